@@ -96,10 +96,18 @@ impl GuestMachine {
         let specs = with_image_placement(extra_specs, properties);
         let placement = FlavorPlacement::of(vcpus, memory_mib, &specs)?;
         placement.check_whole_pages(ExtraSpecs(&specs))?;
+        let firmware = GuestFirmware::of(&specs, properties)?;
+        let options = MachineOptions::of(vcpus, &specs, properties)?;
+        if options.is_pc() && matches!(firmware, GuestFirmware::Uefi { secure_boot: true }) {
+            return Err(GuestMachineError::Image {
+                key: "hw_machine_type".to_owned(),
+                reason: "secure boot needs a q35".to_owned(),
+            });
+        }
         Ok(Self {
             placement,
-            firmware: GuestFirmware::of(&specs, properties)?,
-            options: MachineOptions::of(vcpus, &specs, properties)?,
+            firmware,
+            options,
         })
     }
 }

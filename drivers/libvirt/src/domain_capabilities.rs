@@ -28,6 +28,14 @@ impl DomainCapabilities {
             secure_boot: of(&["os", "loader"], "secure").contains("yes"),
         })
     }
+
+    /// The union: what a guest of either machine can have.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.disk_buses.extend(other.disk_buses);
+        self.firmwares.extend(other.firmwares);
+        self.secure_boot |= other.secure_boot;
+        self
+    }
 }
 
 /// The values of `<enum name=..>` under an element that is supported.

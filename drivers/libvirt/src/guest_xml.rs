@@ -1,7 +1,7 @@
 //! Converts a guest spec to libvirt's domain XML. Pure: the same spec and options give the same text.
 //!
 //! The document consists of typed elements (`domain`, `devices`), so no name or path can break out of an element. Tests validate
-//! every shape against libvirt's own schema. Some properties are not configurable: the machine is `q35` with ACPI (newer QEMU
+//! every shape against libvirt's own schema. Some properties are not configurable: the machine has ACPI (newer QEMU
 //! requires it), a disk's backing chain is written out completely, so that no image file can refer to another one, and every
 //! device has its alias and metadata, by which it is recognised.
 //!

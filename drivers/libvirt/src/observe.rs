@@ -165,7 +165,7 @@ fn features(
     Ok(features)
 }
 
-/// The domain capabilities for guests of type `virt_type` on the machine that guests have; empty if the driver does not tell
+/// The domain capabilities for guests of type `virt_type` on the machines that guests have; empty if the driver does not tell
 /// (libvirt's test driver) or cannot run such guests.
 fn domain_capabilities(
     connect: &Connect,
@@ -176,15 +176,21 @@ fn domain_capabilities(
         return Ok(DomainCapabilities::default());
     }
     let (arch, kind) = (capabilities.arch.as_str(), virt_type.as_str());
-    let machine = (arch == "x86_64").then_some("q35");
-    match connect.domain_capabilities(None, Some(arch), machine, Some(kind), 0) {
-        Ok(text) => DomainCapabilities::read(&text).map_err(malformed),
-        // A machine that this emulator was built without, or a driver that does not tell.
-        Err(error) if is(&error, ErrorNumber::InvalidArg) || is(&error, ErrorNumber::NoSupport) => {
-            Ok(DomainCapabilities::default())
+    let machines: &[Option<&str>] = match arch {
+        "x86_64" => &[Some("q35"), Some("pc")],
+        _ => &[None],
+    };
+    let mut all = DomainCapabilities::default();
+    for machine in machines {
+        match connect.domain_capabilities(None, Some(arch), *machine, Some(kind), 0) {
+            Ok(text) => all = all.and(DomainCapabilities::read(&text).map_err(malformed)?),
+            // A machine that this emulator was built without, or a driver that does not tell.
+            Err(error)
+                if is(&error, ErrorNumber::InvalidArg) || is(&error, ErrorNumber::NoSupport) => {}
+            Err(error) => return Err(refused("virConnectGetDomainCapabilities")(error)),
         }
-        Err(error) => Err(refused("virConnectGetDomainCapabilities")(error)),
     }
+    Ok(all)
 }
 
 fn online_cpus(sysfs: Option<&Sysfs>) -> Result<Option<CpuSet>, ObserveError> {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_client::Secret;
-use berth_model::DiskBus;
 use berth_virt::guest_spec::{CpuPinning, GuestSpec, VcpuPin};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -191,7 +190,7 @@ fn swap_device(spec: &GuestSpec) -> Option<String> {
     let others = spec.disks.ephemeral();
     let is_swap = others.last()?.path.as_str().ends_with("/disk.swap");
     let letter = ('b'..='z').nth(others.len() - 1)?;
-    let bus = spec.machine.disk_bus.unwrap_or(DiskBus::Virtio);
+    let bus = spec.machine.bus_of_disks();
     is_swap.then(|| format!("{}{letter}", bus.device_prefix()))
 }
 
@@ -199,7 +198,7 @@ fn swap_device(spec: &GuestSpec) -> Option<String> {
 fn ec2(parts: &ConfigDriveParts, spec: &GuestSpec) -> Value {
     let id = |kind: &str, uuid: &str| format!("{kind}-{}", uuid.get(..8).unwrap_or(uuid));
     let uuid = spec.uuid.to_string();
-    let bus = spec.machine.disk_bus.unwrap_or(DiskBus::Virtio);
+    let bus = spec.machine.bus_of_disks();
     let root = format!("{}a", bus.device_prefix());
     let mut mapping = json!({"ami": root, "root": format!("/dev/{root}")});
     if let Some(swap) = swap_device(spec) {

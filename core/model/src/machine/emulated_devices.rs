@@ -15,6 +15,8 @@ pub enum DiskBus {
     Sata,
     /// USB disks.
     Usb,
+    /// IDE disks, at most four. Only the machine `pc` has them.
+    Ide,
 }
 
 /// The controller of SCSI disks (`hw_scsi_model`).
@@ -57,11 +59,14 @@ pub enum InterfaceModel {
 }
 
 impl DiskBus {
-    /// The buses of the machine q35, in the order of errors.
-    pub const ALL: [Self; 4] = [Self::Virtio, Self::Scsi, Self::Sata, Self::Usb];
+    /// All buses, in the order of errors. The last one is not on a q35.
+    pub const ALL: [Self; 5] = [Self::Virtio, Self::Scsi, Self::Sata, Self::Usb, Self::Ide];
+
+    /// The number of devices that an IDE bus has.
+    pub const MOST_ON_IDE: usize = 4;
 
     /// The buses that a CD-ROM can be on.
-    pub const OF_CDROMS: [Self; 3] = [Self::Sata, Self::Scsi, Self::Usb];
+    pub const OF_CDROMS: [Self; 4] = [Self::Sata, Self::Scsi, Self::Usb, Self::Ide];
 
     /// Nova's word.
     #[must_use]
@@ -71,15 +76,17 @@ impl DiskBus {
             Self::Scsi => "scsi",
             Self::Sata => "sata",
             Self::Usb => "usb",
+            Self::Ide => "ide",
         }
     }
 
-    /// The start of a disk's name in a Linux guest: `vd` or `sd`.
+    /// The start of a disk's name in libvirt: `vd`, `sd` or `hd`.
     #[must_use]
     pub fn device_prefix(self) -> &'static str {
         match self {
             Self::Virtio => "vd",
             Self::Scsi | Self::Sata | Self::Usb => "sd",
+            Self::Ide => "hd",
         }
     }
 }

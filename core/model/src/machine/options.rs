@@ -16,12 +16,14 @@ use crate::Trait;
 const MOST: u32 = 65_536;
 
 const MACHINE_TYPE: &str = "hw_machine_type";
+/// The machine with an i440FX chipset.
+const PC: &str = "pc";
 
 /// What a guest sees of its machine, apart from its size and its firmware.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MachineOptions {
-    /// A version of the machine (`hw_machine_type=pc-q35-7.2`); by default the hypervisor's newest q35.
+    /// The machine (`hw_machine_type=pc`) or a version of one (`pc-q35-7.2`); by default the hypervisor's newest q35.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_type: Option<MachineType>,
     /// Sockets, cores and threads (`hw:cpu_sockets` and others); by default the hypervisor's.
@@ -44,7 +46,7 @@ pub struct MachineOptions {
     /// The bus of disks (`hw_disk_bus`); by default virtio.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bus: Option<DiskBus>,
-    /// The bus of the config drive (`hw_cdrom_bus`); by default SATA.
+    /// The bus of the config drive (`hw_cdrom_bus`); by default SATA, or IDE on a `pc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cdrom_bus: Option<DiskBus>,
     /// The controller of disks on the SCSI bus (`hw_scsi_model`); by default the hypervisor's.
@@ -87,7 +89,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A versioned q35 machine, such as `pc-q35-7.2`.
+/// A machine other than the newest q35: `pc` (i440FX, with PCI instead of PCI Express), or a version of either, such as
+/// `pc-q35-7.2` and `pc-i440fx-7.2`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MachineType(String);
@@ -142,21 +145,29 @@ impl MachineType {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether it is a `pc` (i440FX).
+    #[must_use]
+    pub fn is_pc(&self) -> bool {
+        self.0 == PC || self.0.starts_with("pc-i440fx-")
+    }
 }
 
 impl TryFrom<String> for MachineType {
     type Error = &'static str;
 
     fn try_from(name: String) -> Result<Self, Self::Error> {
-        let version = name.strip_prefix("pc-q35-");
+        let version = name
+            .strip_prefix("pc-q35-")
+            .or_else(|| name.strip_prefix("pc-i440fx-"));
         let is_name = |version: &str| {
             let mut bytes = version.bytes();
             (1..=64).contains(&version.len())
                 && bytes.all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
         };
-        match version.is_some_and(is_name) {
+        match name == PC || version.is_some_and(is_name) {
             true => Ok(Self(name)),
-            false => Err("guests have the machine q35; expected q35 or pc-q35-VERSION"),
+            false => Err("expected q35, pc, pc-q35-VERSION or pc-i440fx-VERSION"),
         }
     }
 }
@@ -185,6 +196,29 @@ impl MachineOptions {
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether the machine is a `pc` (i440FX), which has PCI instead of PCI Express.
+    #[must_use]
+    pub fn is_pc(&self) -> bool {
+        self.machine_type.as_ref().is_some_and(MachineType::is_pc)
+    }
+
+    /// The bus of disks.
+    #[must_use]
+    pub fn bus_of_disks(&self) -> DiskBus {
+        self.disk_bus.unwrap_or(DiskBus::Virtio)
+    }
+
+    /// The bus of the config drive.
+    #[must_use]
+    pub fn bus_of_cdroms(&self) -> DiskBus {
+        let default = if self.is_pc() {
+            DiskBus::Ide
+        } else {
+            DiskBus::Sata
+        };
+        self.cdrom_bus.unwrap_or(default)
     }
 
     /// The first option that a node with these traits cannot give a guest: Nova's key, and the trait that is missing. A node
@@ -226,7 +260,7 @@ impl MachineOptions {
             specs: ExtraSpecs(specs),
             properties,
         };
-        Ok(Self {
+        let options = Self {
             machine_type: source.machine_type()?,
             cpu_topology: source.cpu_topology(vcpus)?,
             watchdog: source.watchdog()?,
@@ -247,7 +281,19 @@ impl MachineOptions {
                 .is_some_and(|os| os.eq_ignore_ascii_case("windows")),
             address_width: source.address_width()?,
             limits: GuestLimits::of(source.specs)?,
-        })
+        };
+        let on_ide = [
+            ("hw_disk_bus", options.disk_bus),
+            ("hw_cdrom_bus", options.cdrom_bus),
+        ];
+        let on_ide = on_ide.iter().find(|(_, bus)| *bus == Some(DiskBus::Ide));
+        match on_ide {
+            Some((key, _)) if !options.is_pc() => {
+                let reason = "a q35 has no IDE bus; expected virtio, scsi, sata or usb, or hw_machine_type=pc";
+                Err(source.image(key, reason))
+            }
+            _ => Ok(options),
+        }
     }
 }
 

@@ -150,6 +150,35 @@ fn the_devices_and_limits_of_a_flavor_and_an_image_are_in_the_machine() {
 }
 
 #[test]
+fn a_pc_has_ide_and_no_pci_express() {
+    let options = |properties: &str| machine(1, "", properties).unwrap().options;
+    for (properties, is_pc, of_disks, of_cdroms) in [
+        ("", false, DiskBus::Virtio, DiskBus::Sata),
+        ("hw_machine_type=pc", true, DiskBus::Virtio, DiskBus::Ide),
+        (
+            "hw_machine_type=pc-i440fx-7.2 hw_disk_bus=ide hw_cdrom_bus=sata",
+            true,
+            DiskBus::Ide,
+            DiskBus::Sata,
+        ),
+        (
+            "hw_machine_type=pc-q35-7.2",
+            false,
+            DiskBus::Virtio,
+            DiskBus::Sata,
+        ),
+    ] {
+        let options = options(properties);
+        let found = (
+            options.is_pc(),
+            options.bus_of_disks(),
+            options.bus_of_cdroms(),
+        );
+        assert_eq!(found, (is_pc, of_disks, of_cdroms), "{properties}");
+    }
+}
+
+#[test]
 fn a_node_that_reports_capabilities_must_have_those_of_the_machine() {
     let traits = |names: &str| {
         names
@@ -294,12 +323,32 @@ fn what_no_host_can_build_is_refused_with_its_key() {
         (
             "",
             "hw_cdrom_bus=virtio",
-            "image.properties: hw_cdrom_bus: guests cannot have \"virtio\"; expected sata, scsi, usb",
+            "image.properties: hw_cdrom_bus: guests cannot have \"virtio\"; expected sata, scsi, usb, ide",
         ),
         (
             "",
             "hw_disk_bus=ide",
-            "image.properties: hw_disk_bus: guests cannot have \"ide\"; expected virtio, scsi, sata, usb",
+            "image.properties: hw_disk_bus: a q35 has no IDE bus; expected virtio, scsi, sata or usb, or hw_machine_type=pc",
+        ),
+        (
+            "",
+            "hw_cdrom_bus=ide hw_machine_type=pc-q35-7.2",
+            "image.properties: hw_cdrom_bus: a q35 has no IDE bus",
+        ),
+        (
+            "",
+            "hw_disk_bus=fdc",
+            "image.properties: hw_disk_bus: guests cannot have \"fdc\"; expected virtio, scsi, sata, usb, ide",
+        ),
+        (
+            "",
+            "hw_machine_type=pc hw_firmware_type=uefi os_secure_boot=required",
+            "image.properties: hw_machine_type: secure boot needs a q35",
+        ),
+        (
+            "",
+            "hw_machine_type=isapc",
+            "image.properties: hw_machine_type: expected q35, pc, pc-q35-VERSION or pc-i440fx-VERSION",
         ),
         (
             "",

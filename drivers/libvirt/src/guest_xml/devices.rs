@@ -214,7 +214,7 @@ fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<DiskElement<
         .collect();
     // Names are unique in a guest. Disks may use the letters up to this one.
     let next = ('b'..='z').nth(wanted.ephemeral().len());
-    let (of_disks, of_drive) = (disk_bus(machine), cdrom_bus(machine));
+    let (of_disks, of_drive) = (machine.bus_of_disks(), machine.bus_of_cdroms());
     let letters = match of_disks.device_prefix() == of_drive.device_prefix() {
         true => next.map_or_else(|| "aa".to_owned(), String::from),
         false => "a".to_owned(),
@@ -227,21 +227,13 @@ fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<DiskElement<
     disks
 }
 
-fn disk_bus(machine: &MachineOptions) -> DiskBus {
-    machine.disk_bus.unwrap_or(DiskBus::Virtio)
-}
-
-fn cdrom_bus(machine: &MachineOptions) -> DiskBus {
-    machine.cdrom_bus.unwrap_or(DiskBus::Sata)
-}
-
 fn qcow<'a>(
     letter: char,
     disk: &'a QcowDisk,
     machine: &MachineOptions,
     cache: DiskCache,
 ) -> DiskElement<'a> {
-    let bus = disk_bus(machine);
+    let bus = machine.bus_of_disks();
     DiskElement {
         kind: "file",
         device: "disk",
@@ -311,8 +303,12 @@ struct Controller {
 /// The controllers that libvirt would not choose by itself.
 fn controllers(spec: &GuestSpec, options: &GuestXmlOptions) -> Vec<Controller> {
     let pci = |model| Controller { kind: "pci", model };
-    let root_ports = (0..options.pcie_root_ports).map(|_| pci("pcie-root-port"));
-    let root = (options.pcie_root_ports > 0).then(|| pci("pcie-root"));
+    let count = match spec.machine.is_pc() {
+        true => 0,
+        false => options.pcie_root_ports,
+    };
+    let root_ports = (0..count).map(|_| pci("pcie-root-port"));
+    let root = (count > 0).then(|| pci("pcie-root"));
     let scsi = spec.machine.scsi_controller.map(|model| Controller {
         kind: "scsi",
         model: model.as_str(),

@@ -197,6 +197,20 @@ fn with_a_machine() -> GuestSpec {
     }
 }
 
+/// A guest of the older machine, with three disks and a config drive on its IDE bus.
+fn on_a_pc() -> GuestSpec {
+    GuestSpec {
+        machine: MachineOptions {
+            machine_type: MachineType::try_from("pc".to_owned()).ok(),
+            disk_bus: Some(DiskBus::Ide),
+            interface_model: InterfaceModel::E1000,
+            ..MachineOptions::default()
+        },
+        disks: with_disks().disks,
+        ..with_networks()
+    }
+}
+
 /// Its description has markup, which must not break out of the element.
 fn described() -> GuestSpec {
     let label = |text| Label::new(text).unwrap();
@@ -277,6 +291,7 @@ fn shapes() -> Vec<(&'static str, String)> {
         ("machine", with_a_machine()),
         ("emulated_devices", with_emulated_devices()),
         ("described", described()),
+        ("pc", on_a_pc()),
     ]
     .map(|(name, spec)| (name, guest_xml(&spec, &options)))
     .into();
@@ -473,6 +488,20 @@ fn the_devices_and_limits_of_flavor_and_image_are_in_the_document() {
 }
 
 #[test]
+fn a_pc_has_its_disks_on_ide_and_no_root_ports() {
+    let options = GuestXmlOptions {
+        pcie_root_ports: 3,
+        ..GuestXmlOptions::default()
+    };
+    let text = guest_xml(&on_a_pc(), &options);
+    for part in ["hda", "hdb", "hdc", "hdd"] {
+        let part = format!(r#"<target dev="{part}" bus="ide"/>"#);
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    assert!(!text.contains("pcie"), "{text}");
+}
+
+#[test]
 fn a_guest_has_the_operators_root_ports_and_memory_statistics() {
     let options = GuestXmlOptions {
         pcie_root_ports: 3,
@@ -579,6 +608,7 @@ fn every_guest_has_acpi_and_a_q35() {
         let expected = match name {
             "test" => None,
             "machine" => Some("pc-q35-7.2"),
+            "pc" => Some("pc"),
             _ => Some("q35"),
         };
         assert_eq!(machine.attribute("machine"), expected, "{name}");

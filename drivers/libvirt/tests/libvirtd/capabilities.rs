@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use berth_libvirt::{LibvirtDriver, LibvirtOptions};
 use berth_model::{
     AddressWidth, DiskBus, DiskLimits, DiskRate, DiskRates, GuestLimits, InterfaceModel,
-    MachineOptions, ScsiController,
+    MachineOptions, MachineType, ScsiController,
 };
 use berth_virt::VirtDriver as _;
 use berth_virt::guest_spec::{
@@ -44,6 +44,8 @@ fn cases() -> Vec<Case> {
                 format!("COMPUTE_STORAGE_BUS_{}", bus.as_str().to_uppercase()),
             ],
             machine: MachineOptions {
+                machine_type: (*bus == DiskBus::Ide)
+                    .then(|| MachineType::try_from("pc".to_owned()).expect("a machine")),
                 disk_bus: Some(*bus),
                 cdrom_bus: Some(if *bus == DiskBus::Virtio {
                     DiskBus::Sata
@@ -55,7 +57,10 @@ fn cases() -> Vec<Case> {
             },
             parts: vec![
                 format!("<model type='{}'/>", model.as_str()),
-                "model='pcie-root-port'".to_owned(),
+                match bus {
+                    DiskBus::Ide => "machine='pc-i440fx-".to_owned(),
+                    _ => "model='pcie-root-port'".to_owned(),
+                },
                 format!("dev='{}a' bus='{}'", bus.device_prefix(), bus.as_str()),
             ],
         })

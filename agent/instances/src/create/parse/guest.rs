@@ -4,11 +4,11 @@ use berth_agent_images::{
     Checksum, ConfigDrive, ConfigDriveChange, ConfigDriveContent, ConfigDriveParts, DiskPlan,
     ImageLocation, ImageSource, ImageUrl, PublicKey, UserData,
 };
-use berth_model::{ConsumerUuid, GuestFirmware, GuestMachine};
+use berth_model::{ConsumerUuid, DiskBus, GuestFirmware, GuestMachine};
 use berth_virt::guest_spec::{
-    DiskFormat, GuestBoot, GuestDevices, GuestInterface, GuestInterfaces, GuestName, GuestOwner,
-    GuestSpec, GuestSpecError, GuestTopology, HostPath, InstanceDescription, InterfaceSource,
-    KernelCommandLine, Label, LinkName, MacAddress, ProjectId,
+    DiskFormat, GuestBoot, GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName,
+    GuestOwner, GuestSpec, GuestSpecError, GuestTopology, HostPath, InstanceDescription,
+    InterfaceSource, KernelCommandLine, Label, LinkName, MacAddress, MachineOptions, ProjectId,
 };
 use berth_wire::guest::{
     ConfigDriveBody, ConfigDriveChangeBody, GuestBuild, ImageBody, ImageLocation as Location,
@@ -33,6 +33,8 @@ pub(super) fn spec(
         return Err(BuildError::field("uuid", "the nil UUID names no guest"));
     }
     let disks = disks(build)?;
+    let files = options.instances.disks(uuid, &disks)?;
+    check_ide(&machine.options, &files)?;
     let spec = GuestSpec {
         uuid,
         node: None,
@@ -54,13 +56,27 @@ pub(super) fn spec(
                 GuestFirmware::Uefi { secure_boot } => GuestBoot::Uefi { secure_boot },
             },
         },
-        disks: options.instances.disks(uuid, &disks)?,
+        disks: files,
         interfaces: interfaces(build)?,
         console_log: options.instances.console_log(uuid)?,
         devices: GuestDevices::default(),
         power: build.power,
     };
     Ok((spec, disks))
+}
+
+/// Checks that the disks on an IDE bus have room there.
+fn check_ide(machine: &MachineOptions, disks: &GuestDisks) -> Result<(), BuildError> {
+    let on = |bus: DiskBus, count: usize| if bus == DiskBus::Ide { count } else { 0 };
+    let written = usize::from(disks.root().is_some()) + disks.ephemeral().len();
+    let drives = usize::from(disks.config_drive().is_some());
+    let found = on(machine.bus_of_disks(), written) + on(machine.bus_of_cdroms(), drives);
+    if found <= DiskBus::MOST_ON_IDE {
+        return Ok(());
+    }
+    let most = DiskBus::MOST_ON_IDE;
+    let reason = format!("hw_disk_bus: an IDE bus has at most {most} disks, not {found}");
+    Err(BuildError::field("image.properties", reason))
 }
 
 fn description(build: &GuestBuild) -> Result<InstanceDescription, GuestSpecError> {

@@ -27,8 +27,9 @@ pub(super) fn check_firmware(
         Virtualisation::Test => return Ok(()),
     };
     let emulator = options.emulator.as_ref().and_then(|path| path.to_str());
+    let machine = if spec.machine.is_pc() { "pc" } else { "q35" };
     let text = connect
-        .domain_capabilities(emulator, Some("x86_64"), Some("q35"), Some(kind), 0)
+        .domain_capabilities(emulator, Some("x86_64"), Some(machine), Some(kind), 0)
         .map_err(refused(spec.uuid, "virConnectGetDomainCapabilities"))?;
     let capabilities = DomainCapabilities::read(&text).map_err(|error| GuestError::Malformed {
         origin: "libvirt".to_owned(),

@@ -470,7 +470,7 @@ async fn a_rebuilt_guest_has_the_devices_of_the_new_image_and_keeps_them_in_a_re
         (
             "hw_disk_bus",
             "ide",
-            "cannot be rebuilt: image.properties: hw_disk_bus: guests cannot have",
+            "cannot be rebuilt: image.properties: hw_disk_bus: a q35 has no IDE bus",
         ),
         ("hw_firmware_type", "uefi", "keeps its firmware"),
     ] {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{NodeName, PciAddress, ProviderUuid};
+use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
 use berth_virt::{
     ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice, OfferedHandle,
 };

@@ -224,7 +224,7 @@ async fn an_action_that_makes_no_sense_is_refused_with_its_field() {
         (
             json!({"action": "rebuild", "extra_specs": {}, "image": {"location": {"path": "/images/b.raw"}, "format": "raw",
                 "checksum": format!("sha256:{}", "a".repeat(64)), "properties": {"hw_disk_bus": "ide"}}}),
-            "hw_disk_bus: guests cannot have",
+            "hw_disk_bus: a q35 has no IDE bus",
         ),
         (
             json!({"action": "rebuild", "image": {"location": {"url": "ftp://host/x"}, "format": "raw"}}),

@@ -6,8 +6,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-# A build from nothing takes less time without incremental files. CARGO_INCREMENTAL=1 make test keeps them.
-export CARGO_INCREMENTAL ?= 0
+# A build of all tests takes less time without incremental files. CARGO_INCREMENTAL=1 make test keeps them. `make run` has
+# cargo's default, so that a `cargo build` after it has nothing to do.
+test soak bench lab: export CARGO_INCREMENTAL ?= 0
 
 # A login that did not source cargo's environment still finds it.
 export PATH := $(PATH):$(HOME)/.cargo/bin

@@ -2,7 +2,7 @@
 //! with the certificate of `[agent_client]`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_accelerator::EventReceivers;
@@ -133,7 +133,19 @@ impl AgentAt {
 /// The failure of a request to an agent's admin API.
 pub fn admin_failure(error: AdminClientError) -> Failure {
     match &error {
-        AdminClientError::Unreachable { source, .. } => agent_away(&error, source),
+        AdminClientError::Unreachable { socket, source } => {
+            // systemd makes the folder below /run when it starts the agent.
+            let folder = Path::new(socket)
+                .parent()
+                .filter(|folder| !folder.starts_with("/run") && !folder.exists());
+            match folder {
+                Some(folder) => Failure::from_error(ErrorCode::AgentAway, &error).hint(format!(
+                    "{} does not exist: name the agent's folder with --state-dir",
+                    folder.display()
+                )),
+                None => agent_away(&error, source),
+            }
+        }
         AdminClientError::Refused { code, .. } if code == STATE_FILES => {
             Failure::from_error(ErrorCode::State, &error)
                 .hint("nothing was changed; free space in the state folder (df -h), then repeat")
@@ -287,6 +299,21 @@ mod tests {
             source,
         })
         .explain()
+    }
+
+    #[test]
+    fn a_mistyped_state_folder_is_named() {
+        let socket = "/nowhere/at/all/agent.sock";
+        let text = admin_failure(AdminClientError::Unreachable {
+            socket: socket.to_owned(),
+            source: TransportError::Refused {
+                peer: socket.to_owned(),
+            },
+        })
+        .explain();
+        let hint =
+            "hint: /nowhere/at/all does not exist: name the agent's folder with --state-dir\n";
+        assert!(text.ends_with(hint), "{text}");
     }
 
     #[test]

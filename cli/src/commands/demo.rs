@@ -108,7 +108,11 @@ async fn show_host(config: &Config, state: &Path, out: &mut dyn Write) -> Result
         "== this host, as libvirt ({uri}) and sysfs show it, reported to Placement\n"
     )?;
     let placement = placement().await?;
-    let mut host = HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
+    let seen = HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Act).await;
+    let mut host = seen.map_err(|failure| match failure.code() {
+        ErrorCode::Unavailable => failure.hint("berth demo --skip-host"),
+        _ => failure,
+    })?;
     let hypervisor = host.view.hypervisor.clone();
     writeln!(
         out,

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use berth_fake::MachineError;
 use berth_options::OptionMisfit;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,9 +33,12 @@ impl DriverError {
             Self::NotBuilt(driver) => Some(format!(
                 "set compute_driver = \"fake\", or use a build with the feature {driver}"
             )),
-            Self::Unusable { .. } => {
-                Some("correct these lines, then repeat the command".to_owned())
-            }
+            Self::Unusable { source, .. } => Some(match source.downcast_ref() {
+                Some(MachineError::Unreadable { .. }) => {
+                    "name an existing file with --machine or [fake] machine".to_owned()
+                }
+                _ => "correct these lines, then repeat the command".to_owned(),
+            }),
             Self::Misfit(_) => None,
         }
     }

@@ -447,11 +447,6 @@ fn what_no_host_can_build_is_refused_with_its_key() {
         ),
         (
             "",
-            "hw_machine_type=pc",
-            "image.properties: hw_machine_type: guests have the machine q35",
-        ),
-        (
-            "",
             "cinder_encryption_key_id=8f2b",
             "image.properties: Direct booting of an image uploaded from an encrypted volume is unsupported.",
         ),

@@ -4,8 +4,10 @@
 //! The kernel releases the lock when the process ends. The file stays, and contains the pid of the last owner.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use berth_files::{FolderError, open_lock, own_folder};
 use berth_output::{ErrorCode, Failure};
@@ -14,6 +16,10 @@ use crate::state_files;
 
 /// Name of the lock file in the folder; it contains the pid of its owner.
 const LOCK: &str = "up.lock";
+
+/// How long a child of a killed owner may hold the lock: until it executes its own program.
+const FORK: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
 
 /// The lock on a state folder. It is released on drop.
 #[derive(Debug)]
@@ -35,12 +41,23 @@ impl StateLock {
         state_folder(folder, mode)?;
         let unusable = |error: io::Error| unusable(folder, &error);
         let mut file = open_lock(&folder.join(LOCK)).map_err(unusable)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(held(folder, &mut file)),
-            Err(TryLockError::Error(error)) => return Err(unusable(error)),
+        let deadline = Instant::now() + FORK;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {
+                    let owner = owner(&mut file);
+                    let has_ended = owner.is_some_and(|pid| !is_running(pid));
+                    if !has_ended || Instant::now() >= deadline {
+                        return Err(held(folder, owner));
+                    }
+                    thread::sleep(POLL);
+                }
+                Err(TryLockError::Error(error)) => return Err(unusable(error)),
+            }
         }
         file.set_len(0).map_err(unusable)?;
+        file.rewind().map_err(unusable)?;
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
         Ok(Self(file))
     }
@@ -72,13 +89,21 @@ fn unusable(folder: &Path, error: &io::Error) -> Failure {
         .hint("name one that this user may write to: --state-dir DIR, or state_path")
 }
 
-fn held(folder: &Path, lock: &mut File) -> Failure {
-    let folder = folder.display();
+/// The owner's pid; `None` if a new owner has not written it yet.
+fn owner(lock: &mut File) -> Option<u32> {
     let mut content = String::new();
-    // A new owner may not have written its pid yet.
-    let pid = lock.take(32).read_to_string(&mut content).ok();
-    let pid = pid.and_then(|_| content.trim().parse::<u32>().ok());
-    let (who, stop) = match pid {
+    lock.rewind().ok()?;
+    lock.take(32).read_to_string(&mut content).ok()?;
+    content.trim().parse().ok()
+}
+
+fn is_running(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
+fn held(folder: &Path, owner: Option<u32>) -> Failure {
+    let folder = folder.display();
+    let (who, stop) = match owner {
         Some(pid) => (format!(" (pid {pid})"), format!("stop it (kill {pid})")),
         None => (String::new(), "stop it".to_owned()),
     };
@@ -108,6 +133,27 @@ mod tests {
         let text = std::fs::read_to_string(folder.join(LOCK)).unwrap();
         assert_eq!(text, format!("{pid}\n"));
         drop(again);
+    }
+
+    /// A killed owner was starting a program, whose process has the lock for a moment.
+    #[test]
+    fn the_lock_of_an_owner_that_has_ended_is_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("state");
+        drop(StateLock::take(&folder, WITHOUT_GUESTS).unwrap());
+        // A pid that no process can have.
+        std::fs::write(folder.join(LOCK), "4194305\n").unwrap();
+        let child = File::open(folder.join(LOCK)).unwrap();
+        child.lock().unwrap();
+        let ends = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(child);
+        });
+        let taken = StateLock::take(&folder, WITHOUT_GUESTS).unwrap();
+        ends.join().unwrap();
+        let text = std::fs::read_to_string(folder.join(LOCK)).unwrap();
+        assert_eq!(text, format!("{}\n", std::process::id()));
+        drop(taken);
     }
 
     #[test]

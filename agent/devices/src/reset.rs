@@ -230,7 +230,7 @@ impl<D: VirtDriver> DeviceManager<D> {
         if self.was_cleaned(unclean).await {
             self.table().reset_attempts.remove(name);
             self.clear_message(&subject(name));
-            tracing::debug!(device = %name, "device was already reset at its release and is free");
+            tracing::debug!(device = %name, "device reset at its release and free");
             return;
         }
         let failures = self

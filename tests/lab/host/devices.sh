@@ -23,7 +23,7 @@ provider() { says "$1" berth provider tree; }
 # A word to the emulator that this host runs in.
 emulator() { printf '\n%s\n' "$1" >/dev/ttyS1; }
 # What the agent says of a device that was reset, and seen to be: when its guest gave it back, or after that.
-resets() { grep -cE "was reset (after its last guest|when its last guest gave it back,) and is free device=$1( |$)" /share/berth.log; }
+resets() { grep -cE "device reset (at|after) its release and free device=$1( |$)" /share/berth.log; }
 reset_again() { [ "$(resets "$1")" -gt "$2" ]; }
 check "the devices are listed" within 30 listed "$NIC"
 check "and are providers" within 60 provider "$NIC"

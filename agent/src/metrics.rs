@@ -478,7 +478,7 @@ mod tests {
         let handles = node.devices[0].handles.clone();
         node.devices[0].unfit_handles = [handles[3].clone()].into();
         node.guests = [devices::test_guest(function(1))].into();
-        // A card whose functions go to one guest together.
+        // A guest gets all functions of this card.
         let mut whole = devices::test_device(vec![
             "0000:85:00.0".parse().unwrap(),
             "0000:85:00.1".parse().unwrap(),

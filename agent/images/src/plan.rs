@@ -221,7 +221,7 @@ impl DiskPlan {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-const fn is_none_of(amount: &u64) -> bool {
+const fn is_zero(amount: &u64) -> bool {
     *amount == 0
 }
 
@@ -234,7 +234,7 @@ struct PlanRecord {
     root_gib: u64,
     #[serde(default)]
     ephemeral_gib: Vec<u64>,
-    #[serde(default, skip_serializing_if = "is_none_of")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     swap_mib: u64,
     #[serde(default)]
     config_drive: Option<ConfigDrive>,

@@ -135,7 +135,7 @@ mod tests {
         drop(again);
     }
 
-    /// A killed owner was starting a program, whose process has the lock for a moment.
+    /// A child of a killed owner holds the lock until it executes its program.
     #[test]
     fn the_lock_of_an_owner_that_has_ended_is_waited_for() {
         let parent = tempfile::tempdir().unwrap();

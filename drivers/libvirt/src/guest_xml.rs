@@ -8,6 +8,7 @@
 //! Called by the driver's `spawn`. `guest`, `guests` and `guest_metadata` read the document back.
 
 mod devices;
+mod disks;
 mod domain;
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! Sets the vGPU type of a virtual function whose vendor's driver hands it out as a VFIO device: NVIDIA's framework without
-//! mediated devices. The kernel forgets the type when the host boots.
+//! Sets the vGPU type of NVIDIA's virtual functions. Its driver offers them as VFIO devices, without mediated devices. A host
+//! boot resets the type.
 //!
 //! ```text
 //! nvidia/creatable_vgpu_types    ID    : vGPU Name

@@ -334,6 +334,31 @@ async fn a_rescue_that_does_not_start_can_be_ended() {
 }
 
 #[tokio::test]
+async fn a_rebuild_that_the_hypervisor_refuses_can_be_replaced_by_another() {
+    let harness = running().await;
+    harness.add_failure(SimulatedFailure::RedefineFails);
+    let guests = harness.guests();
+    let refused = Ask::Rebuild {
+        preserve_ephemeral: false,
+    };
+    let refused = guests.transition(guest(1), &refused.change()).await;
+    let error = refused.unwrap_err();
+    assert!(matches!(error, TransitionError::Blocked { .. }), "{error}");
+    harness.clear_failures();
+    let other = TransitionRequest::Rebuild {
+        image: image('c'),
+        preserve_ephemeral: true,
+        machine: Some(MachineDescription {
+            properties: BTreeMap::new(),
+            ..of_scsi()
+        }),
+    };
+    guests.transition(guest(1), &other).await.unwrap();
+    assert_eq!(harness.world().documents[&guest(1)].machine.disk_bus, None);
+    is_whole(&harness, &guests).await;
+}
+
+#[tokio::test]
 async fn a_guest_deleted_in_the_middle_of_a_change_leaves_nothing() {
     for ask in ASKS {
         let clean = ask.harness().await;

@@ -71,7 +71,11 @@ pub(super) fn decide_transition<R: GuestResources>(
     let phase = TransitionPhase::Stopping {
         grace_seconds: plan.grace_seconds,
         discard: plan.discard,
-        recreate: plan.recreate,
+        // A rebuild that is replaced may have removed the ephemeral disks already.
+        recreate: match record.overrides.recreate_disks() {
+            RecreateDisks::All => RecreateDisks::All,
+            RecreateDisks::None | RecreateDisks::Root => plan.recreate,
+        },
     };
     let transition = Some(PendingTransition {
         kind: plan.kind,

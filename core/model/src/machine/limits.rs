@@ -90,7 +90,7 @@ pub struct TrafficLimit {
 /// The largest rate of a disk that QEMU takes.
 const LARGEST_RATE: u64 = 1_000_000_000_000_000;
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::GuestMachineError;
 use super::emulated_devices::{DiskBus, InterfaceModel, ScsiController};
 use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
-use super::limits::GuestLimits;
+use super::limits::{GuestLimits, is_default};
 use super::nova_extra_specs::flag;
 use crate::Trait;
 
@@ -83,10 +83,6 @@ pub enum AddressWidth {
     Passthrough,
     /// This many bits, 32 to 52, and at most the host's.
     Emulated(u8),
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// A machine other than the newest q35: `pc` (i440FX, with PCI instead of PCI Express), or a version of either, such as

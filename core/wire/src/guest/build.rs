@@ -76,7 +76,7 @@ pub struct FlavorBody {
     #[serde(default)]
     pub ephemeral_gb: u64,
     /// The swap disk in MiB; 0: none.
-    #[serde(default, skip_serializing_if = "is_none_of")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub swap_mb: u64,
     /// `hw:cpu_policy` and others, at most 256. Keys that hosts do not support are refused, as by the compute API.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -213,14 +213,8 @@ pub struct ConfigDriveBody {
     pub ssh_keys: Vec<SshKeyBody>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-const fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
-const fn is_none_of(amount: &u64) -> bool {
-    *amount == 0
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 impl fmt::Debug for ConfigDriveBody {

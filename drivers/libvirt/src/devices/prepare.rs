@@ -2,7 +2,7 @@
 //! observed.
 
 use berth_sysfs::{
-    HomeDriver, MdevError, Sriov, SriovError, VFIO_DRIVER, VgpuTypeError, VgpuTypeSet,
+    HomeDriver, MdevError, PciFunction, Sriov, SriovError, VFIO_DRIVER, VgpuTypeError, VgpuTypeSet,
     VirtualFunctionsMade,
 };
 use berth_virt::{DeviceError, HostDeviceId, UnfitReason, WantedDevice};
@@ -63,14 +63,18 @@ impl HostDevices {
         }
     }
 
+    fn functions(&self) -> Result<Vec<PciFunction>, DeviceError> {
+        let functions = self.sysfs().pci_functions();
+        functions.map_err(|error| DeviceError::Unobservable {
+            reason: whole(&error),
+        })
+    }
+
     /// Sets the vGPU types that the lists want. Virtual functions must exist.
     pub(crate) async fn set_vgpu_types(&self) -> Vec<DeviceError> {
-        let functions = match self.sysfs().pci_functions() {
+        let functions = match self.functions() {
             Ok(functions) => functions,
-            Err(error) => {
-                let reason = whole(&error);
-                return vec![DeviceError::Unobservable { reason }];
-            }
+            Err(error) => return vec![error],
         };
         let mut errors = Vec::new();
         for function in functions {
@@ -95,12 +99,9 @@ impl HostDevices {
 
     /// Creates the virtual functions that the lists want, card by card.
     pub(crate) async fn make_virtual_functions(&self) -> Vec<DeviceError> {
-        let functions = match self.sysfs().pci_functions() {
+        let functions = match self.functions() {
             Ok(functions) => functions,
-            Err(error) => {
-                let reason = whole(&error);
-                return vec![DeviceError::Unobservable { reason }];
-            }
+            Err(error) => return vec![error],
         };
         let mut errors = Vec::new();
         for function in functions {

@@ -10,7 +10,7 @@ use crate::server_status::ServerWithStatus;
 
 pub(crate) type Zones = BTreeMap<String, String>;
 
-/// The root device on the default bus. A guest whose image has `hw_disk_bus` may have another one.
+/// The root device on the default bus. It is not derived from the image's `hw_disk_bus`.
 pub(crate) const ROOT_DEVICE: &str = "/dev/vda";
 
 /// One second in microseconds.

@@ -16,6 +16,7 @@ pub mod host_state;
 pub mod identity;
 pub mod keystone;
 pub mod metrics;
+pub mod network_info;
 pub mod placement;
 
 /// For services that do not use the model themselves.

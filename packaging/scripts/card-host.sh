@@ -311,7 +311,8 @@ inside() {
     mount -t tmpfs dev "$DIR/dev"
     # Not kvm: such a card is only emulated.
     for node in null zero full random urandom tty; do cp -a "/dev/$node" "$DIR/dev"; done
-    mkdir "$DIR/dev/pts" "$DIR/dev/shm" "$DIR/dev/vfio"
+    mkdir "$DIR/dev/pts" "$DIR/dev/shm" "$DIR/dev/vfio" "$DIR/dev/net"
+    [ ! -e /dev/net/tun ] || cp -a /dev/net/tun "$DIR/dev/net"
     mount --rbind /dev/pts "$DIR/dev/pts"
     ln -s pts/ptmx "$DIR/dev/ptmx"
     ln -s /proc/self/fd "$DIR/dev/fd"

@@ -56,6 +56,7 @@ stage_documentation() {
     done
     gzip -9nc CHANGELOG.md >"$folder/CHANGELOG.md.gz"
     install -m 0644 -t "$folder/monitoring" packaging/monitoring/*
+    install -D -m 0644 -t "$folder/examples" systemd/*.conf
     install -m 0644 packaging/debian/copyright packaging/berth.toml.sample "$folder/"
     broken=$(broken_links "$folder")
     [ -z "$broken" ] || fail "links that lead to no file of the package:"$'\n'"$broken"
@@ -110,9 +111,9 @@ Version: $(version)
 Architecture: $(dpkg --print-architecture)
 Maintainer: The Berth project <maintainers@berth.example>
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
-Depends: $(needed_libraries "$root/usr/bin/berth")
+Depends: $(needed_libraries "$root/usr/bin/berth"), iproute2
 Recommends: libvirt-daemon-system, qemu-system-x86 | qemu-system, qemu-utils
-Suggests: ovmf
+Suggests: ovmf, openvswitch-switch, ovn-host
 Section: admin
 Priority: optional
 Description: compute-node agent for OpenStack-style clouds

@@ -5,21 +5,22 @@
 # Usage:  guest-image.sh FOLDER
 #
 #   FOLDER/vmlinuz       the kernel (about 8 MB)
-#   FOLDER/initrd.gz     its initrd (about 2 MB)
+#   FOLDER/initrd.gz     its initrd (about 4 MB)
 #   FOLDER/disk.img      a disk with both and a boot loader, raw (32 MiB)
 #   FOLDER/images.toml   that disk as the image "berth-guest", for [compute_service] images_file
 #
-# The guest says on its serial console which PCI devices it has and what its config drive says, then waits; its power button
-# ends it. `berth guest create --kernel FOLDER/vmlinuz --ramdisk FOLDER/initrd.gz` boots it.
+# The guest says on its serial console which PCI devices it has, what its config drive says, and which addresses it gets by
+# DHCP. The SSH keys of its config drive may log in as root. Then it waits; its power button ends it. `berth guest create --kernel FOLDER/vmlinuz --ramdisk FOLDER/initrd.gz` boots it.
 set -eu -o pipefail
 export LC_ALL=C
 
 SCRIPT=$(realpath "${BASH_SOURCE[0]}")
 KERNEL=linux-image-cloud-amd64
 BUSYBOX=busybox-static
+SSH_SERVER=dropbear-bin
 LOADER="syslinux mtools"
 # What the guest's disks and its power button are driven by; their dependencies come along.
-MODULES="virtio_pci virtio_blk virtio_net ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev"
+MODULES="virtio_pci virtio_blk virtio_net af_packet ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev"
 
 fail() {
     printf 'guest-image: %s\n' "$*" >&2
@@ -36,6 +37,26 @@ download() {
 # The kernel package that the meta package stands for.
 kernel_package() {
     apt-cache depends "$KERNEL" | awk '/Depends: linux-image-/ { print $2; exit }'
+}
+
+# The SSH server's package and those of its libraries.
+server_packages() {
+    apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances "$SSH_SERVER" |
+        grep -E '^(dropbear-bin|lib[a-z0-9.+-]+|zlib1g)$'
+}
+
+# A program of unpacked packages with its libraries and their loader, into another tree.
+copy_program() {
+    local from=$1 program=$2 to=$3 folders loader library
+    folders=$(find "$from" -name '*.so*' -type f -printf '%h\n' | sort -u | paste -sd:)
+    loader=$(find "$from" \( -name 'ld-linux*.so.*' -o -name 'ld-*.so' \) -type f | head -n 1)
+    install -D -m 0755 "$from/$program" "$to/$program"
+    "$loader" --library-path "$folders" --list "$from/$program" | awk '$2 == "=>" { print $1, $3 }' | while read -r library path; do
+        case $library in
+        /*) install -D -m 0755 "$path" "$to$library" ;;
+        *) install -D -m 0644 "$path" "$to/lib/$library" ;;
+        esac
+    done
 }
 
 # The modules and all they need, of a tree with modules.dep, into another.
@@ -56,7 +77,11 @@ write_init() {
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
-for module in virtio_pci virtio_blk virtio_net ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev; do
+mkdir -p /dev/pts /run /tmp
+mount -t devpts devpts /dev/pts
+# Open vSwitch's userspace datapath neither checks nor fills in the checksums that a virtio interface leaves out.
+modprobe virtio_net csum=0 gso=0 2>/dev/null
+for module in virtio_pci virtio_blk virtio_net af_packet ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev; do
     modprobe "$module" 2>/dev/null
 done
 echo "berth-guest: $(uname -s) $(uname -r), $(grep -c ^processor /proc/cpuinfo) CPU, $(awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo) MiB"
@@ -71,6 +96,15 @@ for device in /sys/bus/pci/devices/*; do
     echo "berth-guest: pci ${device##*/} receive address $(devmem $((base + 0x5400)) 32) $(devmem $((base + 0x5404)) 32)"
 done
 sleep 1
+# Whether each SATA port is known, and a drive of one is there.
+settled() {
+    [ "$(dmesg | grep -c 'SATA link')" -ge "$(ls /sys/class/ata_port 2>/dev/null | wc -l)" ] || return 1
+    ! dmesg | grep -q 'SATA link up' || [ -b /dev/sr0 ] || [ -b /dev/sda ]
+}
+for try in $(seq 60); do
+    ! settled || break
+    sleep 0.5
+done
 for disk in /dev/sr0 /dev/vdb /dev/vdc /dev/vda; do
     [ -b "$disk" ] || continue
     for kind in iso9660 vfat; do
@@ -78,15 +112,55 @@ for disk in /dev/sr0 /dev/vdb /dev/vdc /dev/vda; do
         for file in /mnt/openstack/latest/meta_data.json /mnt/meta-data; do
             [ -f "$file" ] && echo "berth-guest: config drive $disk ${file#/mnt/}: $(tr -d '\n' <"$file")"
         done
+        # The SSH keys are the values of one object: {"name": "ssh-ed25519 ..."}.
+        tr -d '\n' 2>/dev/null </mnt/openstack/latest/meta_data.json |
+            sed -n 's/.*"public_keys": *{\([^}]*\)}.*/\1/p' | sed 's/\\n//g' | tr ',' '\n' |
+            sed -n 's/.*": *"\([^"]*\)".*/\1/p' >>/root/.ssh/authorized_keys
+        name=$(tr -d '\n' 2>/dev/null </mnt/openstack/latest/meta_data.json | sed -n 's/.*"hostname": *"\([^"]*\)".*/\1/p')
+        [ -z "$name" ] || hostname "$name"
         umount /mnt
         break
     done
 done
+for interface in /sys/class/net/eth*; do
+    interface=${interface##*/}
+    ifconfig "$interface" up 2>/dev/null || continue
+    udhcpc -i "$interface" -s /etc/udhcpc.script -t 30 -T 2 -q -n >/dev/null 2>&1 &
+done
+[ ! -s /root/.ssh/authorized_keys ] || /usr/sbin/dropbear -R -E -s 2>/dev/console
 echo "berth-guest: ready"
 acpid -f -l /dev/null &
 exec sleep 2147483647
 INIT
     chmod 0755 "$1"
+}
+
+# What udhcpc does with a lease.
+write_dhcp() {
+    cat >"$1" <<'DHCP'
+#!/bin/sh
+case $1 in
+bound | renew) ;;
+*) exit 0 ;;
+esac
+ifconfig "$interface" "$ip" netmask "${subnet:-255.255.255.0}" mtu "${mtu:-1500}"
+for gateway in $router; do route add default gw "$gateway" dev "$interface"; done
+for server in $dns; do echo "nameserver $server"; done >/etc/resolv.conf
+echo "berth-guest: $interface has the address $ip" >/dev/console
+DHCP
+    chmod 0755 "$1"
+}
+
+# The account that the keys of a config drive may use.
+write_account() {
+    printf 'root:x:0:0:root:/root:/bin/sh\n' >"$1/etc/passwd"
+    printf 'root:*:19000::::::\n' >"$1/etc/shadow"
+    printf 'root:x:0:\n' >"$1/etc/group"
+    printf '/bin/sh\n' >"$1/etc/shells"
+    chmod 0600 "$1/etc/shadow"
+    install -d -m 0700 "$1/root" "$1/root/.ssh"
+    install -m 0600 /dev/null "$1/root/.ssh/authorized_keys"
+    install -d "$1/etc/dropbear"
 }
 
 # A disk without partitions that a BIOS starts: FAT with syslinux in front. The tools are used from where they are unpacked.
@@ -135,7 +209,7 @@ main() {
         return 0
     fi
     command -v apt-get >/dev/null || fail "this is not a Debian system: put a kernel at $folder/vmlinuz and an initrd at $folder/initrd.gz"
-    echo "guest-image: making a guest from Debian's kernel package and busybox in $1 (about 30 MB to download)"
+    echo "guest-image: making a guest from Debian's kernel package and busybox in $1 (about 35 MB to download)"
     local work
     work=$(mktemp -d "$folder/.making.XXXXXX")
     # shellcheck disable=SC2064 # the folder of this run
@@ -148,11 +222,13 @@ main() {
         package=$(kernel_package)
     fi
     [ -n "$package" ] || fail "apt knows no package $KERNEL: does /etc/apt/sources.list name Debian's main archive?"
-    download "$package" "$BUSYBOX" $LOADER
+    # shellcheck disable=SC2046 # a list of packages
+    download "$package" "$BUSYBOX" $LOADER $(server_packages)
     dpkg-deb -x "$package"_*.deb kernel
     dpkg-deb -x "$BUSYBOX"_*.deb busybox
     local tool
     for tool in $LOADER; do dpkg-deb -x "$tool"_*.deb loader; done
+    for tool in $(server_packages); do dpkg-deb -x "$tool"_*.deb server; done
     local busybox=$work/busybox/bin/busybox version
     [ -x "$busybox" ] || busybox=$work/busybox/usr/bin/busybox
     version=$(ls kernel/lib/modules)
@@ -167,7 +243,10 @@ main() {
     done
     copy_modules "kernel/lib/modules/$version" "$root/lib/modules/$version"
     "$busybox" depmod -b "$root" "$version"
+    copy_program "$work/server" usr/sbin/dropbear "$root"
     write_init "$root/init"
+    write_dhcp "$root/etc/udhcpc.script"
+    write_account "$root"
     printf '#!/bin/sh\necho "berth-guest: power button"\nsync\npoweroff -f\n' >"$root/etc/acpi/PWRF/00000080"
     chmod 0755 "$root/etc/acpi/PWRF/00000080"
 

@@ -16,6 +16,9 @@ scripts=$PWD/packaging/scripts
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 berth=$(realpath -m "${BERTH_PROGRAM:-$target/debug/berth}")
 started=()
+# How a guest's network is reached from here; empty without one.
+network=
+beside=()
 node=
 asked=
 
@@ -94,6 +97,13 @@ devices_are_ready() { free_devices | grep -q .; }
 # One that the guest sees by the card's own ids, if there is one: what a mediated device shows is its driver's choice.
 chosen_class() { free_devices | awk '{ kind = $1 ~ /\.[0-7]$/ ? 1 : 2; if (!(kind in class)) class[kind] = $3 } END { print (1 in class) ? class[1] : class[2] }'; }
 answers() { virsh --quiet --connect "$uri" version >/dev/null 2>&1; }
+# The guest's first address, which libvirt's DHCP server gave it.
+address() { "${on[@]}" guest list -f value -c networks 2>/dev/null | grep -oE '([0-9]{1,3}\.){3}[0-9]{1,3}' | head -n 1; }
+has_address() { [ -n "$(address)" ]; }
+login() {
+    "${beside[@]}" ssh -i "$place/key" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
+        -o BatchMode=yes -o ConnectTimeout=10 "root@$1" "$2"
+}
 guest_is_ready() { "${on[@]}" guest console log job 2>/dev/null | grep -q 'berth-guest: ready'; }
 
 # Whether this host can hand its own devices to guests.
@@ -116,6 +126,26 @@ pick_stage() {
     fi
 }
 
+# A network of libvirt for the guest, with its own DHCP server. The namespace of the private libvirtd has nothing else.
+make_network() {
+    cat >"$place/network.xml" <<'XML'
+<network>
+  <name>berth</name>
+  <forward mode='open'/>
+  <bridge name='berth0' stp='off' delay='0'/>
+  <ip address='192.168.240.1' netmask='255.255.255.0'>
+    <dhcp><range start='192.168.240.10' end='192.168.240.99'/></dhcp>
+  </ip>
+</network>
+XML
+    if virsh --quiet --connect "$uri" net-create "$place/network.xml" >"$place/network.log" 2>&1; then
+        network=berth
+        beside=(nsenter --net --target "$(cat "$place/libvirtd/libvirtd.pid")")
+    else
+        echo "   the guest has no network: $(head -n 1 "$place/network.log")"
+    fi
+}
+
 # What all stages have in common: nothing that stands elsewhere is written.
 common() {
     on=(env BERTH__PERIODIC_FUZZY_DELAY=0 BERTH__STATE_PATH="$place/state" BERTH__AGENT__ADMIN_SOCKET="$place/agent.sock"
@@ -132,6 +162,7 @@ host_stage() {
     uri=$("$berth" config show -f value | sed -n 's/^libvirt\.connection_uri //p')
     uri=${uri:-qemu:///system}
     answers || fail "libvirtd does not answer on $uri: start it (systemctl start libvirtd), or name it in [libvirt] connection_uri"
+    ! virsh --connect "$uri" net-info default 2>/dev/null | grep -q '^Active: *yes' || network=default
     start "$place/log" "${on[@]}" up
 }
 
@@ -152,6 +183,8 @@ host = "card-host"
 connection_uri = "$uri"
 virt_type = "qemu"
 emulator = "$place/cards/emulator"
+# The guest is alone on its network.
+nwfilter = "none"
 
 [accelerators]
 device_spec = [{ vendor_id = "1234", product_id = "1111" }]
@@ -159,7 +192,9 @@ CONF
     local cards=$scripts/card-host.sh
     "$cards" make "$place/cards" || fail "the cards could not be made (see above)"
     start "$place/kernel.log" "$cards" kernel "$place/cards"
-    start "$place/libvirtd.log" "$cards" run "$place/cards" "$scripts/libvirtd.sh" "$place/libvirtd" "$place/libvirt-cache"
+    local apart=()
+    ! unshare --net true 2>/dev/null || apart=(unshare --net --)
+    start "$place/libvirtd.log" "$cards" run "$place/cards" "${apart[@]}" "$scripts/libvirtd.sh" "$place/libvirtd" "$place/libvirt-cache"
     local libvirtd=$! _
     for _ in $(seq 600); do
         answers && break
@@ -167,6 +202,7 @@ CONF
         sleep 0.1
     done
     answers || fail "libvirtd did not answer within a minute; see $place/libvirtd.log"
+    [ "${#apart[@]}" = 0 ] || make_network
     common
     unset_settings
     on+=("$berth" --config "$place/berth.toml")
@@ -207,6 +243,17 @@ virsh_list() {
     virsh --connect "$uri" list --all
 }
 
+# The guest answers at its address, and the key of its config drive opens it.
+log_in() {
+    local at
+    await 120 "the guest gets an address" has_address
+    tell guest list
+    at=$(address)
+    await 120 "the guest answers ssh at $at" login "$at" true
+    printf '\n$%s ssh -i %s root@%s\n' "${beside[0]:+ ${beside[*]}}" "${place#"$PWD"/}/key" "$at"
+    login "$at" 'echo "logged in to $(hostname), kernel $(uname -r)"; ifconfig eth0 | head -n 2'
+}
+
 story() {
     local uuid device product
     await 120 "berth up" is_up
@@ -214,6 +261,10 @@ story() {
     tell device list
     class=$(chosen_class)
     tell accelerator profile create one --group "resources:$class=1"
+    if [ -n "$network" ]; then
+        ssh-keygen -q -t ed25519 -N '' -C berth -f "$place/key"
+        boot+=(--network "$network" --ssh-key "$place/key.pub")
+    fi
     tell guest create job --vcpus 1 --ram 256 "${boot[@]}" --device-profile one --wait
     virsh_list
     if [ "$stage" != machine ]; then
@@ -237,6 +288,7 @@ story() {
             ;;
         *) echo "   it has the mediated device $device" ;;
         esac
+        [ -z "$network" ] || log_in
     fi
     tell guest delete job --wait
     virsh_list
@@ -284,7 +336,7 @@ place=$(realpath -m "$1")
 mkdir -p "$place"
 # Of a run that was killed; what is dear to make and the same each time is kept.
 end_guests
-rm -rf "$place"/{state,instances,images,libvirtd,cards/sys,log,agent.sock,openrc,bin}
+rm -rf "$place"/{state,instances,images,libvirtd,cards/sys,log,agent.sock,openrc,bin,key,key.pub}
 within=()
 trap finish EXIT
 trap 'exit 130' INT

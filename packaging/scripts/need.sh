@@ -5,7 +5,8 @@
 #
 #   build   to compile berth and its tests, and to run them: a C and a C++ compiler, libvirt's headers, Python
 #   node    to be a hypervisor: libvirt, QEMU and its firmware, curl
-#   peers   to test against real services: Python with venv, MariaDB's and PostgreSQL's server programs, systemd-analyze, curl
+#   peers   to test against real services: Python with venv, MariaDB's and PostgreSQL's server programs, Open vSwitch,
+#           systemd-analyze, curl
 #
 # Asks nothing, starts no service, removes nothing. Where all is there it only looks (dpkg), and says nothing.
 # Called by the Makefile; with another package system install the same things by hand and set BERTH_NEED=skip.
@@ -13,10 +14,10 @@ set -eu -o pipefail
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
 BUILD="gcc g++ libc6-dev pkg-config libvirt-dev make python3"
-NODE="curl libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients libxml2-utils qemu-system-x86 qemu-utils ovmf util-linux"
+NODE="curl libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients libxml2-utils qemu-system-x86 qemu-utils ovmf util-linux iproute2 dnsmasq-base openssh-client"
 # mariadb-server-core holds the server's program and no system service, so that no database of ours starts beside yours.
 # PostgreSQL's server has no such package: see no_cluster.
-PEERS="systemd curl ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client postgresql util-linux"
+PEERS="systemd curl ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client postgresql util-linux iproute2 openvswitch-switch"
 
 fail() {
     printf 'need: %s\n' "$*" >&2
@@ -44,6 +45,16 @@ no_cluster() {
     [ ! -e /usr/bin/pg_createcluster ] && [ ! -e "$folder" ] || return 0
     mkdir -p "$folder"
     echo 'create_main_cluster = false' >"$folder/berth-tests.conf"
+}
+
+# Open vSwitch has no package without a system service. This file keeps Debian from starting services while packages are
+# installed. Where the machine has such a file already, its rules apply.
+POLICY=/usr/sbin/policy-rc.d
+no_services() {
+    [ ! -e "$POLICY" ] || return 0
+    printf '#!/bin/sh\n# Of need.sh, which removes it after the installation.\nexit 101\n' >"$POLICY"
+    chmod 755 "$POLICY"
+    trap 'rm -f "$POLICY"' EXIT
 }
 
 # QEMU's pieces must be of one version: a newer qemu-utils (from backports, say) blocks the stock emulator. Then
@@ -82,6 +93,7 @@ main() {
     [ -n "$lacking" ] || return 0
     [ "$(id -u)" = 0 ] || fail "these packages are missing, and only root can install them: $lacking"
     case " $lacking " in *" postgresql "*) no_cluster ;; esac
+    case " $lacking " in *" openvswitch-switch "*) no_services ;; esac
     echo "need: installing $lacking"
     # shellcheck disable=SC2086
     if ! install_packages $lacking 2>/dev/null; then

@@ -45,6 +45,9 @@ fn up(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
     home.start(["--config", &config, "up"]).expect("it starts")
 }
 
+/// A conductor that is killed before it records new requests leaves them unbound. Shorter than the wait for what guests leave.
+const UNBOUND_GRACE_S: u32 = 30;
+
 /// What a PC's firmware starts as a kernel, and what then stops its only processor: a guest that costs nothing.
 fn kernel() -> Vec<u8> {
     let mut image = vec![0; 6 * 512];
@@ -67,7 +70,8 @@ impl Host {
              [devices]\nenabled_mdev_types = [\"virt-1\"]\n\
              [accelerators]\ndevice_spec = [{{ vendor_id = \"1234\" }}]\n\
              [image_cache]\nimage_directories = [\"@HOME@/images\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
-             [placement_service]\n{open}[accelerator_service]\n{open}[conductor_service]\n{open}",
+             [placement_service]\n{open}[accelerator_service]\n{open}unbound_request_grace = {UNBOUND_GRACE_S}\n\
+             [conductor_service]\n{open}",
             libvirtd.uri(),
             emulator.display()
         ))

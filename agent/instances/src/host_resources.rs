@@ -9,10 +9,12 @@ use berth_agent_images::{
 };
 use berth_agent_journal::{BoundDevices, GuestRequest, NamedDevice as _, ReleasedDevices};
 use berth_model::{ConsumerUuid, Disposition};
+use berth_net::SwitchInterface;
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
 use crate::files::{FileRefusal, GuestFiles};
+use crate::host_ports::HostPorts;
 use crate::resources::{GuestResources, Provision, ResourceError, no_disks};
 
 /// Devices and disks of this host.
@@ -20,18 +22,20 @@ pub struct HostResources<D> {
     driver: Arc<D>,
     files: GuestFiles,
     disks: Option<Arc<Disks>>,
+    ports: HostPorts,
     /// Consecutive failed resets by device, if the cause may be temporary.
     failures: Mutex<BTreeMap<String, u32>>,
 }
 
 impl<D: VirtDriver> HostResources<D> {
-    /// Resources without managed disks. Instances with a disk plan are refused.
+    /// Resources without managed disks and without a switch. Instances with a disk plan are refused.
     #[must_use]
     pub fn new(driver: Arc<D>, files: GuestFiles) -> Self {
         Self {
             driver,
             files,
             disks: None,
+            ports: HostPorts::InMemory,
             failures: Mutex::default(),
         }
     }
@@ -42,6 +46,11 @@ impl<D: VirtDriver> HostResources<D> {
             disks: Some(Arc::new(disks)),
             ..self
         }
+    }
+
+    #[must_use]
+    pub fn with_ports(self, ports: HostPorts) -> Self {
+        Self { ports, ..self }
     }
 
     /// Whether a device whose reset failed must be quarantined: it is unhealthy, or the reset failed too often.
@@ -111,6 +120,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         for device in wanted_devices(&guest) {
             self.driver.check_device(&device).await?;
         }
+        self.ports.check(guest.spec).await?;
         match self.disks_for(&guest)? {
             Some(disks) => Ok(disks.check(&guest.disk_provision())?),
             None => Ok(()),
@@ -125,12 +135,24 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         for device in wanted_devices(&guest) {
             self.driver.prepare_device(&device).await?;
         }
-        Ok(())
+        self.ports.plug(guest.spec).await
+    }
+
+    async fn wait_for_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        self.ports.wait_plugged(spec).await
+    }
+
+    async fn plugged_ports(&self) -> Result<Vec<SwitchInterface>, ResourceError> {
+        self.ports.plugged().await
+    }
+
+    async fn remove_orphan_port(&self, interface: &SwitchInterface) -> Result<(), ResourceError> {
+        self.ports.remove_orphan(interface).await
     }
 
     async fn release(&self, guest: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {
         // Try all: one failed reset must not keep another device or the tenant's disks allocated.
-        let mut first = None;
+        let mut first = self.ports.unplug(guest.spec).await.err();
         let mut released = ReleasedDevices::default();
         for device in wanted_devices(&guest) {
             let name = device.device.name();

@@ -27,7 +27,7 @@
 //! | [`create`], [`fit`] | from a build to a request with CPUs and devices of this host |
 //! | [`binding_wait`], [`Accelerators`] | waits for accelerator requests: the state machine, and the client of the service |
 //! | [`external_events`] | dispatches the events of services |
-//! | [`GuestResources`], [`HostResources`] | prepares and releases devices and disks |
+//! | [`GuestResources`], [`HostResources`] | prepares and releases disks, devices and ports |
 //! | [`files`] | checks the host files that an instance uses |
 
 mod accelerators;
@@ -43,6 +43,7 @@ pub mod fault_harness;
 pub mod files;
 pub mod fit;
 mod guests;
+mod host_ports;
 mod host_resources;
 mod image_downloads;
 mod manager;
@@ -65,6 +66,7 @@ pub use create::{BuildContext, BuildError, BuildOptions, devices_in_use, host_us
 pub use external_events::{BindEvent, ExternalEvents};
 pub use files::{AllowedFile, AllowedSpec, FileRefusal, GuestFiles};
 pub use guests::{Guests, GuestsError, GuestsParts};
+pub use host_ports::{HostPorts, VifPlugging};
 pub use host_resources::HostResources;
 pub use manager::{FindingObserver, GuestManager};
 pub use outcome::{BlockedGuests, BlockedReason, ReconcileOutcome};

@@ -25,6 +25,7 @@ use std::time::Duration;
 use berth_agent_devices::DeviceManager;
 use berth_client::{AcceleratorError, PlacementClient, PlacementError};
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
+use berth_net::SwitchInterface;
 use berth_virt::{GuestError, PreparedDevice, VirtDriver};
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
@@ -36,7 +37,9 @@ use crate::binding_wait::BindingRefusal;
 use crate::guests::{Guests, GuestsError};
 use crate::manager::{FindingObserver, GuestManager};
 use crate::outcome::BlockedGuests;
-use crate::reconcile::compare::{leftover_devices, leftover_finding};
+use crate::reconcile::compare::{
+    known, leftover_devices, leftover_finding, orphan_port_finding, orphan_ports,
+};
 use crate::resources::GuestResources;
 use crate::sync_loop::SyncError;
 
@@ -63,6 +66,12 @@ pub struct ReconcileReport {
     pub findings: Vec<(ReconcileFinding, Duration)>,
     /// Sources that could not be read. Differences with these are unknown.
     pub unknown: Vec<String>,
+}
+
+/// What no instance uses any longer.
+struct Leftovers {
+    devices: Vec<PreparedDevice>,
+    ports: Vec<SwitchInterface>,
 }
 
 /// Compares and repairs. Clones share the state.
@@ -123,20 +132,25 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         Ok(self.find_differences_with(ListFreshness::Current).await?.0)
     }
 
-    /// The differences, and the leftover devices that are old enough to be reclaimed.
+    /// The differences, and the leftover devices and ports that are old enough to be reclaimed.
     async fn find_differences_with(
         &self,
         wanted: ListFreshness,
-    ) -> Result<(ReconcileReport, Vec<PreparedDevice>), GuestsError> {
+    ) -> Result<(ReconcileReport, Leftovers), GuestsError> {
         let (facts, unknown) = self.facts(wanted).await?;
         let findings = self.track_ages(compare(&facts));
         self.report_metrics(&findings);
-        let is_due = |device: &&PreparedDevice| {
-            let wanted = leftover_finding(device);
+        let is_due = |wanted: ReconcileFinding| {
             let mut found = findings.iter();
             found.any(|(finding, age)| *finding == wanted && *age >= FINDING_GRACE)
         };
-        let due = leftover_devices(&facts).filter(is_due).cloned().collect();
+        let devices = leftover_devices(&facts).filter(|device| is_due(leftover_finding(device)));
+        let known = known(&facts);
+        let ports = orphan_ports(&facts, &known).filter(|port| is_due(orphan_port_finding(port)));
+        let due = Leftovers {
+            devices: devices.cloned().collect(),
+            ports: ports.cloned().collect(),
+        };
         Ok((ReconcileReport { findings, unknown }, due))
     }
 
@@ -148,8 +162,11 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
 
     async fn repair_by(&self, wanted: ListFreshness) -> Result<ReconcileReport, SyncError> {
         let (mut found, due) = self.find_differences_with(wanted).await?;
+        for port in &due.ports {
+            self.unplug_orphan(port).await;
+        }
         if let Some(devices) = &self.inner.devices {
-            for device in due {
+            for device in due.devices {
                 // A failure is logged by the device manager, and the finding remains.
                 if let Ok(true) = devices.reclaim_leftover(&device.wanted).await {
                     let finding = leftover_finding(&device);
@@ -180,6 +197,23 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         }
         self.inner.guests.sync_all().await?;
         Ok(found)
+    }
+
+    async fn unplug_orphan(&self, port: &SwitchInterface) {
+        let resources = &self.inner.guests.inner.context.resources;
+        let finding = orphan_port_finding(port);
+        match resources.remove_orphan_port(port).await {
+            Ok(()) => {
+                tracing::warn!(code = finding.code(), subject = %finding.subject(), "{finding}");
+            }
+            // The finding remains, and the next run repeats this.
+            Err(error) => tracing::warn!(
+                code = finding.code(),
+                subject = %finding.subject(),
+                error = &error as &dyn std::error::Error,
+                "unplugging an orphaned port failed; retrying"
+            ),
+        }
     }
 
     async fn run_loop(&self, interval: Duration, shutdown: CancellationToken) {
@@ -276,7 +310,13 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
                 unknown.push(error.to_string());
                 Vec::new()
             });
+        let ports = context.resources.plugged_ports().await;
+        let ports = ports.unwrap_or_else(|error| {
+            unknown.push(error.to_string());
+            Vec::new()
+        });
         let mut facts = ReconcileFacts {
+            ports,
             boot_id: context.boot_id.clone(),
             prepared,
             journal: {

@@ -11,6 +11,7 @@ use berth_agent_images::{
 };
 use berth_agent_journal::{BoundDevices, GuestRequest, ReleasedDevices};
 use berth_model::{ConsumerUuid, Disposition};
+use berth_net::SwitchInterface;
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, WantedDevice};
 
@@ -113,13 +114,40 @@ pub trait GuestResources: Send + Sync + 'static {
     fn check(&self, guest: Provision<'_>)
     -> impl Future<Output = Result<(), ResourceError>> + Send;
 
-    /// Prepares devices and disks.
+    /// Prepares disks, devices and ports.
     fn prepare(
         &self,
         guest: Provision<'_>,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
-    /// Releases devices and disks: resets each device, verifies the reset, returns the device to its driver, and
+    /// Waits until the guest's plugged ports work. Cancellable.
+    ///
+    /// Errors: a port does not work in time.
+    fn wait_for_ports(
+        &self,
+        spec: &GuestSpec,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = spec;
+        ready(Ok(()))
+    }
+
+    /// The interfaces that this agent added to the host's switch, for guests that exist or are gone.
+    fn plugged_ports(
+        &self,
+    ) -> impl Future<Output = Result<Vec<SwitchInterface>, ResourceError>> + Send {
+        ready(Ok(Vec::new()))
+    }
+
+    /// Removes an interface of [`GuestResources::plugged_ports`] that no guest uses.
+    fn remove_orphan_port(
+        &self,
+        interface: &SwitchInterface,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = interface;
+        ready(Ok(()))
+    }
+
+    /// Releases ports, devices and disks: unplugs each port, resets each device, verifies the reset, returns the device to its driver, and
     /// removes the disks. A vanished device is skipped. A device whose reset failed permanently is in
     /// `quarantined`, with the reason. The guest must be removed from the hypervisor before.
     ///

@@ -10,7 +10,8 @@
 //! | `bind` | waits until the accelerator requests are bound, and claims their devices in the journal |
 //! | `check` | checks that no other guest uses the devices, and that the files are allowed |
 //! | `fetch_images`, `build_permit` | fetches the images, and waits for the turn of the guest's project |
-//! | `prepare` | creates the disks, prepares the devices for the guest |
+//! | `prepare` | creates the disks, prepares the devices for the guest, plugs its ports |
+//! | `wait_for_ports` | waits until the ports work, so that the guest's first DHCP request is answered |
 //! | `define` | creates or replaces the guest's definition on the hypervisor, with the guest off |
 //! | `start` | brings the guest into its desired power state, and journals the host's boot ID |
 //!
@@ -179,6 +180,7 @@ impl RequestedSpawn {
         check_cancelled()?;
         let prepared = checked.prepare(context).await?;
         check_cancelled()?;
+        prepared.wait_for_ports(context, cancel).await?;
         let defined = prepared.define(context).await?;
         check_cancelled()?;
         defined.start(context).await
@@ -361,6 +363,19 @@ impl CheckedSpawn {
 }
 
 impl PreparedSpawn {
+    async fn wait_for_ports<D: VirtDriver, R: GuestResources>(
+        &self,
+        context: &SpawnContext<D, R>,
+        cancel: &CancellationToken,
+    ) -> Result<(), SpawnError> {
+        let Self(guest, _) = self;
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(SpawnError::Cancelled),
+            waited = context.resources.wait_for_ports(&guest.spec) => Ok(waited?),
+        }
+    }
+
     async fn define<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,

@@ -22,7 +22,7 @@ use berth_agent_images::{
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
     Accelerators, BuildContext, BuildOptions, ExternalEvents, GuestFiles, Guests, GuestsParts,
-    HostResources,
+    HostPorts, HostResources, VifPlugging,
 };
 use berth_agent_journal::{JournalError, SqlJournal};
 use berth_agent_tracker::KnownTrees;
@@ -35,7 +35,9 @@ use berth_config::{
 };
 use berth_hook::{EndedHooks, Hook, end_left_behind};
 use berth_http::audited_as;
+use berth_net::{HostNetwork, NetworkPaths};
 use berth_output::{ErrorCode, Failure};
+use berth_ovsdb::OvsdbClient;
 use berth_store::OpenError;
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 use tokio::task::JoinHandle;
@@ -50,6 +52,9 @@ use crate::listener::EVENTS;
 
 /// The id of the current boot of the host.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// The host's name, which marks its interfaces in Open vSwitch.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// The largest response of a service in this process, in bytes.
 const LARGEST_RESPONSE: usize = 64 << 20;
@@ -157,7 +162,11 @@ impl HostGuests {
         let guests = Guests::new(GuestsParts {
             journal: Arc::new(journal.clone()),
             driver: Arc::clone(driver),
-            resources: Arc::new(HostResources::new(Arc::clone(driver), files).with_disks(disks)),
+            resources: Arc::new(
+                HostResources::new(Arc::clone(driver), files)
+                    .with_disks(disks)
+                    .with_ports(host_ports(config)?),
+            ),
             accelerators: Accelerators {
                 client: accelerators,
                 events: ExternalEvents::default(),
@@ -369,6 +378,39 @@ fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
                 Failure::new(ErrorCode::BadValue, what)
             })?)
         }
+    })
+}
+
+/// The ports of guests. Only guests of libvirt have interfaces on the host's switch.
+fn host_ports(config: &Config) -> Result<HostPorts, Failure> {
+    if config.compute_driver != ComputeDriver::Libvirt {
+        return Ok(HostPorts::InMemory);
+    }
+    let options = &config.os_vif_ovs;
+    let ovsdb = options.ovsdb().ok_or_else(|| {
+        let what = "[os_vif_ovs] ovsdb_connection is not the address of an Open vSwitch database";
+        Failure::new(ErrorCode::BadValue, what)
+    })?;
+    let node = match &config.host {
+        Some(host) => host.clone(),
+        None => {
+            let name = std::fs::read_to_string(HOST_NAME).map_err(|error| {
+                let what = format!("cannot read the host's name from {HOST_NAME}");
+                Failure::caused(ErrorCode::File, what, &error)
+            })?;
+            name.trim().to_owned()
+        }
+    };
+    Ok(HostPorts::Switch {
+        network: HostNetwork::new(
+            OvsdbClient::new(ovsdb, options.ovs_vsctl_timeout),
+            node,
+            NetworkPaths::default(),
+        ),
+        plugging: VifPlugging {
+            timeout: config.vif_plugging_timeout,
+            is_fatal: config.vif_plugging_is_fatal,
+        },
     })
 }
 

@@ -17,6 +17,7 @@ use berth_compute::{QuotaLimits, QuotaOptions};
 use berth_compute_driver::{ComputeDriver, FakeSection, LibvirtSection};
 use berth_conductor::PluginOptions;
 use berth_http::CorsOptions;
+use berth_net::OsVifOvsSection;
 use berth_options::{
     CheckedValues, Json, OptionGroup as _, OptionKind, OptionMisfit, OptionType, WEEK, choices,
     options, seconds,
@@ -103,6 +104,11 @@ options! {
         /// Seconds for which a guest's boot waits until its accelerator requests are bound; after that the boot is
         /// rolled back.
         pub arq_binding_timeout: Duration = seconds(300), kind: Integer(1, 86_400);
+        /// Seconds for which a guest's boot waits until its Neutron ports work (`network-vif-plugged`, or `ovn-installed` with
+        /// OVN); 0: it does not wait.
+        pub vif_plugging_timeout: Duration = seconds(300), kind: Integer(0, 86_400);
+        /// Whether the boot fails if a port does not work in time. If not, the guest starts without it.
+        pub vif_plugging_is_fatal: bool = true;
         /// The number of guests that are built concurrently: disks, definition, start. The others wait, and projects get their
         /// turns one after the other. Waits for images and accelerator requests do not count.
         pub max_concurrent_builds: usize = 10, kind: Integer(1, 1024);
@@ -115,6 +121,7 @@ options! {
     extra {
         pub compute: ComputeSection = ComputeSection::default();
         pub libvirt: LibvirtSection = LibvirtSection::default();
+        pub os_vif_ovs: OsVifOvsSection = OsVifOvsSection::default();
         pub pci: PciSection = PciSection::default();
         pub accelerators: AcceleratorsSection = AcceleratorsSection::default();
         pub devices: DevicesSection = DevicesSection::default();
@@ -167,6 +174,7 @@ impl Config {
         Ok(Self {
             compute: values.read()?,
             libvirt: values.read()?,
+            os_vif_ovs: values.read()?,
             pci: values.read()?,
             accelerators: values.read()?,
             devices: values.read()?,

@@ -9,6 +9,7 @@ use berth_audit::AuditOptions;
 use berth_client::AuthOptions;
 use berth_compute_driver::LibvirtSection;
 use berth_http::CorsOptions;
+use berth_net::OsVifOvsSection;
 use berth_options::{Json, OptionRow, RowGroup};
 use berth_scheduler::options as scheduler;
 use berth_virt::ResourceModel;
@@ -26,6 +27,7 @@ fn groups() -> Vec<RowGroup> {
         RowGroup::of::<own::ComputeSection>(),
         RowGroup::of::<scheduler::ComputeGroupOptions>(),
         RowGroup::of::<LibvirtSection>(),
+        RowGroup::of::<OsVifOvsSection>(),
         RowGroup::of::<own::PciSection>(),
         RowGroup::of::<scheduler::PciOptions>(),
         RowGroup::of::<own::AcceleratorsSection>(),

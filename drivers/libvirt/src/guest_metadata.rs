@@ -123,6 +123,8 @@ pub(crate) struct NovaInstance {
     owner: NovaOwner,
     #[serde(rename = "nova:root", skip_serializing_if = "Option::is_none")]
     root: Option<NovaRoot>,
+    #[serde(rename = "nova:ports", skip_serializing_if = "Option::is_none")]
+    ports: Option<NovaPorts>,
 }
 
 #[derive(Serialize)]
@@ -173,6 +175,48 @@ struct NovaRoot {
     uuid: String,
 }
 
+/// The Neutron ports of the guest.
+#[derive(Serialize)]
+struct NovaPorts {
+    #[serde(rename = "nova:port")]
+    ports: Vec<NovaPort>,
+}
+
+#[derive(Serialize)]
+struct NovaPort {
+    #[serde(rename = "@uuid")]
+    uuid: String,
+    #[serde(rename = "nova:ip")]
+    addresses: Vec<NovaIp>,
+}
+
+#[derive(Serialize)]
+struct NovaIp {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    #[serde(rename = "@address")]
+    address: String,
+    #[serde(rename = "@ipVersion")]
+    version: u8,
+}
+
+fn nova_ports(spec: &GuestSpec) -> Option<NovaPorts> {
+    let ports = spec.interfaces.ports().map(|(_, port)| NovaPort {
+        uuid: port.id().hyphenated().to_string(),
+        addresses: port
+            .addresses()
+            .iter()
+            .map(|address| NovaIp {
+                kind: "fixed",
+                address: address.to_string(),
+                version: if address.is_ipv4() { 4 } else { 6 },
+            })
+            .collect(),
+    });
+    let ports: Vec<_> = ports.collect();
+    (!ports.is_empty()).then_some(NovaPorts { ports })
+}
+
 impl NovaInstance {
     /// The element of a guest; `None` if it has no description.
     pub(crate) fn of(spec: &GuestSpec) -> Option<Self> {
@@ -203,6 +247,7 @@ impl NovaInstance {
                 kind: "image",
                 uuid: image.hyphenated().to_string(),
             }),
+            ports: nova_ports(spec),
         })
     }
 }

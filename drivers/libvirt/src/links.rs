@@ -24,6 +24,8 @@ pub(crate) fn no_link(
         let reason = match source {
             InterfaceSource::Network(name) => no_network(connect, name.as_str()),
             InterfaceSource::Bridge(name) => kernel.and_then(|at| no_bridge(at, name.as_str())),
+            // Its bridge belongs to Open vSwitch, which libvirt does not know.
+            InterfaceSource::Port(_) => None,
         };
         let source = source.clone();
         reason.map(|reason| NoLink { source, reason })

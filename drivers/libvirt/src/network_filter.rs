@@ -42,7 +42,12 @@ fn unusable(name: &str, error: &Error) -> String {
 
 /// Whether a filter applies to an interface. `unfilterable` are the networks without a Linux bridge.
 pub(crate) fn is_filterable(interface: &GuestInterface, unfilterable: &BTreeSet<LinkName>) -> bool {
-    network(interface).is_none_or(|name| !unfilterable.contains(name))
+    match &interface.source {
+        InterfaceSource::Network(name) => !unfilterable.contains(name),
+        InterfaceSource::Bridge(_) => true,
+        // The switch applies the port's security groups.
+        InterfaceSource::Port(_) => false,
+    }
 }
 
 /// The networks among those of these interfaces whose ports libvirt cannot filter.
@@ -60,7 +65,7 @@ pub(crate) fn unfilterable(connect: &Connect, interfaces: &GuestInterfaces) -> B
 fn network(interface: &GuestInterface) -> Option<&LinkName> {
     match &interface.source {
         InterfaceSource::Network(name) => Some(name),
-        InterfaceSource::Bridge(_) => None,
+        InterfaceSource::Bridge(_) | InterfaceSource::Port(_) => None,
     }
 }
 

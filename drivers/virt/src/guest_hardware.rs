@@ -20,7 +20,7 @@ pub struct GuestHardware {
     pub pins: BTreeMap<u32, CpuSet>,
     /// The files its disks are in.
     pub disks: BTreeSet<String>,
-    /// The networks of its interfaces (`bridge br0`, `network default`), by MAC address.
+    /// The networks of its interfaces (`bridge br0`, `network default`, `tap tap0123abcd-ef`), by MAC address.
     pub interfaces: BTreeMap<String, String>,
 }
 
@@ -100,6 +100,7 @@ fn plugged_into(source: &InterfaceSource) -> String {
     match source {
         InterfaceSource::Network(name) => format!("network {name}"),
         InterfaceSource::Bridge(name) => format!("bridge {name}"),
+        InterfaceSource::Port(port) => format!("tap {}", port.tap()),
     }
 }
 

@@ -12,10 +12,11 @@ mod disk;
 mod error;
 mod interface;
 mod name;
+mod port;
 pub(crate) mod text;
 mod topology;
 
-use berth_model::{ConsumerUuid, NodeName};
+use berth_model::{ConsumerUuid, InterfaceModel, NodeName};
 use serde::{Deserialize, Serialize};
 
 pub use berth_model::{DesiredPower, MachineOptions};
@@ -26,6 +27,7 @@ pub use disk::{BaseImage, DiskFormat, GuestDisks, QcowDisk};
 pub use error::GuestSpecError;
 pub use interface::{GuestInterface, GuestInterfaces, InterfaceSource, LinkName, MacAddress};
 pub use name::{GuestName, HostPath, KernelCommandLine, Label, ProjectId};
+pub use port::{GuestPort, PlugSignal, PortConnection, TapName};
 pub use topology::{GuestNumaCell, GuestTopology, MemoryPages};
 
 /// The desired state of a guest.
@@ -64,6 +66,17 @@ pub struct GuestSpec {
     pub devices: GuestDevices,
     /// The desired power state.
     pub power: DesiredPower,
+}
+
+impl GuestSpec {
+    /// The number of queues of each of its virtio interfaces, 2 to 256; `None`: one queue. Linux gives an interface at most
+    /// 256 queues.
+    #[must_use]
+    pub fn interface_queues(&self) -> Option<u32> {
+        let queues = self.topology.vcpus().min(256);
+        let is_virtio = self.machine.interface_model == InterfaceModel::Virtio;
+        (is_virtio && self.machine.multiqueue && queues > 1).then_some(queues)
+    }
 }
 
 /// The owner of a guest.

@@ -21,7 +21,7 @@ use crate::store::idle_arqs::{BATCH, DeleteIdleArqs, IdleArqs};
 
 /// A timestamp further in the future than this counts as ahead. Smaller differences between clocks are normal.
 const AHEAD: Duration = Duration::from_secs(60);
-/// The interval of the deletion.
+/// The longest interval of the deletion. With a short grace time it is a quarter of that.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How many requests a line of the log names.
 const NAMED: usize = 8;
@@ -130,10 +130,11 @@ pub async fn delete_idle_arqs(
     }
     let mut shutdown = pin!(shutdown);
     let mut requests = IdleArqCollector::default();
+    let interval = INTERVAL.min(grace / 4);
     loop {
         tokio::select! {
             () = &mut shutdown => return,
-            () = tokio::time::sleep(INTERVAL) => {}
+            () = tokio::time::sleep(interval) => {}
         }
         if let Err(error) = requests.delete(&store, grace).await {
             let error = &error as &dyn std::error::Error;

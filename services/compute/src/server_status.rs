@@ -344,6 +344,7 @@ fn interfaces(record: Option<&BootRecord>, guest: Option<&GuestBody>) -> Vec<Int
     let named = networks.into_iter().flatten().map(|network| InterfaceBody {
         network: match &network.source {
             NetworkSource::Network(name) | NetworkSource::Bridge(name) => name.clone(),
+            NetworkSource::Port(vif) => vif.network.label.clone().unwrap_or_default(),
         },
         mac: network.mac.clone().unwrap_or_default(),
         addresses: Vec::new(),

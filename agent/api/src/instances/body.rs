@@ -1,6 +1,7 @@
 //! Conversions between the journal's records and the JSON bodies of the guest routes.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,12 +70,17 @@ pub(super) fn interfaces(
     let interfaces = interfaces.map(|interface| InterfaceBody {
         network: match &interface.source {
             InterfaceSource::Network(name) | InterfaceSource::Bridge(name) => name.to_string(),
+            InterfaceSource::Port(port) => port.network().to_string(),
         },
         mac: interface.mac.to_string(),
-        addresses: addresses
-            .get(&interface.mac)
-            .map(|all| all.iter().map(ToString::to_string).collect())
-            .unwrap_or_default(),
+        addresses: match &interface.source {
+            // Neutron assigned them.
+            InterfaceSource::Port(port) => port.addresses().iter().map(IpAddr::to_string).collect(),
+            InterfaceSource::Network(_) | InterfaceSource::Bridge(_) => addresses
+                .get(&interface.mac)
+                .map(|all| all.iter().map(ToString::to_string).collect())
+                .unwrap_or_default(),
+        },
     });
     interfaces.collect()
 }

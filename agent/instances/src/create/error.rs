@@ -150,6 +150,7 @@ fn source_of(source: &InterfaceSource) -> String {
     match source {
         InterfaceSource::Network(name) => format!("the network {name}"),
         InterfaceSource::Bridge(name) => format!("the bridge {name}"),
+        InterfaceSource::Port(port) => format!("the port {}", port.id()),
     }
 }
 

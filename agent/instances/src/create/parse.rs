@@ -1,6 +1,7 @@
 //! Validates the body of a build: [`ParsedBuild`]. Pure.
 
 mod guest;
+mod ports;
 mod resources;
 
 use std::collections::{BTreeMap, BTreeSet};

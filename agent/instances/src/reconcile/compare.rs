@@ -8,6 +8,7 @@ use berth_agent_journal::{
     BoundDevices, Goal, GuestRecord, NamedDevice as _, SpawnStep, StepState,
 };
 use berth_model::{ConsumerUuid, ProviderUuid};
+use berth_net::SwitchInterface;
 use berth_virt::{GuestHardware, GuestOnHost, HostDeviceId, PreparedDevice, Preparer};
 
 use crate::accelerators::BoundArq;
@@ -15,7 +16,7 @@ use crate::power_sync::{PowerSyncAction, plan_power_sync};
 use crate::reconcile::finding::{ReconcileFinding, Unbinder};
 use crate::spawn_context::is_ours;
 
-/// The state of the five sources. `None`: the source could not be read, or does not exist.
+/// The state of the six sources. `None`: the source could not be read, or does not exist.
 #[derive(Debug, Clone, Default)]
 pub struct ReconcileFacts {
     /// Boot ID of the host.
@@ -26,6 +27,8 @@ pub struct ReconcileFacts {
     /// Prepared devices, read before the journal, so that the journal contains every instance that they were prepared
     /// for.
     pub prepared: Vec<PreparedDevice>,
+    /// The interfaces that this agent added to the host's switch, read before the journal like prepared devices.
+    pub ports: Vec<SwitchInterface>,
     /// The devices that each instance's requests are bound to now, or why they are not.
     pub requests: BTreeMap<ConsumerUuid, Result<BoundDevices, String>>,
     /// The requests that are bound on this host. Only filled if the accelerator service does not report the holders of
@@ -40,11 +43,7 @@ pub struct ReconcileFacts {
 #[must_use]
 pub fn compare(facts: &ReconcileFacts) -> BTreeSet<ReconcileFinding> {
     let mut found = BTreeSet::new();
-    let known: BTreeMap<ConsumerUuid, &GuestRecord> = facts
-        .journal
-        .iter()
-        .map(|record| (record.request.uuid(), record))
-        .collect();
+    let known = known(facts);
     for record in &facts.journal {
         journal_and_hypervisor(facts, record, &mut found);
         journal_and_requests(facts, record, &mut found);
@@ -63,6 +62,7 @@ pub fn compare(facts: &ReconcileFacts) -> BTreeSet<ReconcileFinding> {
     }
     devices_and_requests(facts, &known, &mut found);
     found.extend(leftover_devices(facts).map(leftover_finding));
+    found.extend(orphan_ports(facts, &known).map(orphan_port_finding));
     allocations_and_guests(facts, &known, &mut found);
     found
 }
@@ -264,6 +264,45 @@ pub(super) fn leftover_devices(facts: &ReconcileFacts) -> impl Iterator<Item = &
         device.by == Preparer::Berth && !names.any(|name| held.contains(&name))
     };
     facts.prepared.iter().filter(is_free)
+}
+
+/// Interfaces that Berth plugged for a guest that no longer exists or no longer has the port.
+pub(super) fn orphan_ports<'a>(
+    facts: &'a ReconcileFacts,
+    known: &'a BTreeMap<ConsumerUuid, &GuestRecord>,
+) -> impl Iterator<Item = &'a SwitchInterface> {
+    facts.ports.iter().filter(move |interface| {
+        let guest = interface.guest.as_deref();
+        let guest = guest.and_then(|guest| guest.parse::<ConsumerUuid>().ok());
+        match guest.and_then(|guest| known.get(&guest).map(|record| (guest, record))) {
+            Some((_, record)) => {
+                let mut ports = record.request.spec().interfaces.ports();
+                !ports.any(|(_, port)| port.tap().as_str() == interface.name)
+            }
+            // The guest may exist on a hypervisor that does not answer.
+            None => match (&facts.hypervisor, guest) {
+                (Some(guests), Some(guest)) => !guests.contains_key(&guest),
+                (Some(_), None) => true,
+                (None, _) => false,
+            },
+        }
+    })
+}
+
+/// The finding for an interface without a user.
+pub(super) fn orphan_port_finding(interface: &SwitchInterface) -> ReconcileFinding {
+    ReconcileFinding::PortOrphan {
+        interface: interface.name.clone(),
+        port: interface.port_id.clone().unwrap_or_default(),
+    }
+}
+
+/// The instances of the journal by UUID.
+pub(super) fn known(facts: &ReconcileFacts) -> BTreeMap<ConsumerUuid, &GuestRecord> {
+    let records = facts.journal.iter();
+    records
+        .map(|record| (record.request.uuid(), record))
+        .collect()
 }
 
 /// The finding for a leftover device.

@@ -1,4 +1,4 @@
-//! [`ReconcileFinding`]: a difference between two of the five sources journal, hypervisor, devices, accelerator
+//! [`ReconcileFinding`]: a difference between two of the six sources journal, hypervisor, devices, ports, accelerator
 //! requests and allocations, with its remedy and message.
 
 use std::fmt;
@@ -92,6 +92,13 @@ pub enum ReconcileFinding {
     DeviceLeft { device: String },
     /// Devices and journal: a mediated device has no user.
     MdevOrphan { device: String },
+    /// Ports and journal: the switch has an interface that Berth added for a guest, and no guest uses it.
+    PortOrphan {
+        /// The name of the interface and its tap.
+        interface: String,
+        /// The port's UUID; empty if the interface has none.
+        port: String,
+    },
     /// Journal and requests: the requests are no longer bound to the guest's devices.
     RequestsDiffer { guest: ConsumerUuid, reason: String },
     /// Requests and guests: a request is bound for a guest that this host does not have.
@@ -139,6 +146,7 @@ impl ReconcileFinding {
             Self::DeviceUnclean { .. } => FindingKind::DeviceUnclean,
             Self::DeviceLeft { .. } => FindingKind::DeviceLeft,
             Self::MdevOrphan { .. } => FindingKind::MdevOrphan,
+            Self::PortOrphan { .. } => FindingKind::PortOrphan,
             Self::RequestsDiffer { .. } => FindingKind::RequestsDiffer,
             Self::RequestOrphan { .. } => FindingKind::RequestOrphan,
             Self::AllocationOrphan { .. } => FindingKind::AllocationOrphan,
@@ -176,6 +184,7 @@ impl ReconcileFinding {
             | Self::DeviceUnclean { device }
             | Self::DeviceLeft { device }
             | Self::MdevOrphan { device } => device.clone(),
+            Self::PortOrphan { interface, .. } => interface.clone(),
             Self::RequestOrphan { arq, .. } => arq.to_string(),
             Self::AllocationOrphan { consumer, .. } => consumer.to_string(),
             Self::ProviderMissing { provider } => provider.to_string(),
@@ -192,6 +201,7 @@ impl ReconcileFinding {
             | Self::GuestUndone { .. }
             | Self::DeviceLeft { .. }
             | Self::MdevOrphan { .. }
+            | Self::PortOrphan { .. }
             | Self::ProviderMissing { .. } => Remedy::Repaired,
             Self::DeviceUnclean { .. }
             | Self::RequestOrphan {
@@ -225,6 +235,7 @@ impl ReconcileFinding {
                 | Self::DeviceUnclean { .. }
                 | Self::DeviceLeft { .. }
                 | Self::MdevOrphan { .. }
+                | Self::PortOrphan { .. }
                 | Self::AllocationOrphan { .. }
                 | Self::AllocationMissing { .. }
                 | Self::AllocationDiffers { .. }
@@ -334,6 +345,10 @@ impl fmt::Display for ReconcileFinding {
                     "mediated device {device} has no user; the agent removes it"
                 )
             }
+            Self::PortOrphan { interface, port } => write!(
+                f,
+                "interface {interface} of port {port} was plugged for a guest and has no user; the agent unplugs it"
+            ),
             Self::RequestsDiffer { guest, reason } => write!(
                 f,
                 "the accelerator requests of guest {guest} are no longer bound to its devices: {reason}; adopt them \

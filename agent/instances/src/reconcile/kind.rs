@@ -4,7 +4,7 @@
 /// Generates the enum and its accessors from the table.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $between:literal, $description:literal;)+) => {
-        /// A kind of difference between two of the five sources.
+        /// A kind of difference between two of the six sources.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum FindingKind {
             $(#[doc = $description] $variant,)+
@@ -54,6 +54,7 @@ kinds! {
     DeviceUnclean = "device_unclean", "devices, requests", "A device was returned and is not clean; it is reset before it is assigned again.";
     DeviceLeft = "device_left", "devices, journal", "A function that was unbound from its driver for a guest has no user; it is reset and returned to the driver.";
     MdevOrphan = "mdev_orphan", "devices, journal", "A mediated device that was created for a guest has no user; it is removed.";
+    PortOrphan = "port_orphan", "ports, journal", "A port that was plugged for a guest has no user on this host; it is unplugged.";
     RequestsDiffer = "requests_differ", "journal, requests", "A guest's accelerator requests are no longer bound to its devices.";
     RequestOrphan = "request_orphan", "requests, hypervisor", "A request is bound to a device for a guest that this host does not have.";
     AllocationOrphan = "allocation_orphan", "allocations, journal", "A consumer has allocations on this host and is not a guest of the host.";

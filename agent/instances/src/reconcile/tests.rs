@@ -3,9 +3,14 @@
 use berth_agent_devices::DeviceSnapshot;
 use berth_agent_devices::report::Holder;
 use berth_agent_journal::samples::{NODE, arq, bound, guest, request};
-use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
+use berth_agent_journal::{
+    Goal, GuestRecord, GuestRequest, InstanceOverrides, SpawnStep, StepRecord, StepState,
+};
 use berth_model::ArqUuid;
-use berth_virt::guest_spec::{DesiredPower, GuestDevice, PciManagement};
+use berth_virt::guest_spec::{
+    DesiredPower, GuestDevice, GuestInterface, GuestInterfaces, GuestPort, GuestSpec,
+    InterfaceSource, Label, LinkName, PciManagement, PlugSignal, PortConnection,
+};
 use berth_virt::{
     GuestHardware, GuestMark, GuestOnHost, HeldDevice, HostDeviceId, PowerState, Preparer,
     WantedDevice,
@@ -91,6 +96,7 @@ fn bound_here(number: u32, of: u32) -> BoundArq {
 /// A host whose sources agree.
 fn agreed() -> ReconcileFacts {
     ReconcileFacts {
+        ports: Vec::new(),
         boot_id: BOOT.to_owned(),
         journal: vec![record()],
         hypervisor: Some([(guest(1), on_host())].into()),
@@ -230,7 +236,7 @@ fn each_difference_between_two_sources_has_its_own_finding() {
         }),
     ];
     // The kinds that have a test of their own below.
-    let mut seen = BTreeSet::from(["device_left", "mdev_orphan"]);
+    let mut seen = BTreeSet::from(["device_left", "mdev_orphan", "port_orphan"]);
     for (code, change) in cases {
         assert_eq!(codes(change), [code]);
         seen.insert(code);
@@ -454,4 +460,65 @@ async fn a_guest_that_the_host_lost_is_found_and_brought_back() {
         found(&reconciler.find_differences().await.unwrap()),
         Vec::<&str>::new()
     );
+}
+
+#[test]
+fn an_interface_in_the_switch_is_an_orphan_only_if_its_guest_is_neither_known_nor_on_the_host() {
+    let interface = |of: u32| SwitchInterface {
+        name: "tap88a15950-b8".to_owned(),
+        port_id: Some(Uuid::from_u128(1).to_string()),
+        guest: Some(guest(of).to_string()),
+        ..SwitchInterface::default()
+    };
+    let orphans = |facts: &ReconcileFacts| {
+        let found = compare(facts);
+        let ports = found.iter().map(|it| it.kind() == FindingKind::PortOrphan);
+        ports.filter(|is_orphan| *is_orphan).count()
+    };
+    let with = |of: u32| ReconcileFacts {
+        ports: vec![interface(of)],
+        ..agreed()
+    };
+    // Guest 1 is known, and its record has no such port.
+    assert_eq!(orphans(&with(1)), 1);
+    assert_eq!(orphans(&with(2)), 1);
+    let mut lost_journal = with(2);
+    lost_journal.hypervisor = Some([(guest(2), on_host())].into());
+    assert_eq!(orphans(&lost_journal), 0);
+    let unreadable = ReconcileFacts {
+        hypervisor: None,
+        ..with(2)
+    };
+    assert_eq!(orphans(&unreadable), 0);
+    let mut nameless = interface(2);
+    nameless.guest = None;
+    let facts = ReconcileFacts {
+        ports: vec![nameless],
+        ..agreed()
+    };
+    assert_eq!(orphans(&facts), 1);
+    // A guest keeps its own port.
+    let mut own = with(1);
+    let port = GuestPort::new(
+        Uuid::from_u128(0x88a1_5950_b800 << 80),
+        Label::new("private").unwrap(),
+        Vec::new(),
+        None,
+        PortConnection::OpenVswitch {
+            bridge: LinkName::new("br-int").unwrap(),
+            signal: PlugSignal::OvnInstalled,
+        },
+    );
+    let request = &own.journal[0].request;
+    let spec = GuestSpec {
+        interfaces: GuestInterfaces::new(vec![GuestInterface {
+            mac: "fa:16:3e:54:eb:90".parse().unwrap(),
+            source: InterfaceSource::Port(Box::new(port.unwrap())),
+        }])
+        .unwrap(),
+        ..request.spec().clone()
+    };
+    let arqs = request.arqs().iter().copied().collect();
+    own.journal[0].request = GuestRequest::new(request.node().clone(), arqs, spec).unwrap();
+    assert_eq!(orphans(&own), 0);
 }

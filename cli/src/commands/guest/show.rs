@@ -11,9 +11,21 @@ use serde_json::{Value, json};
 
 use super::clients::{GuestClients, failed, unknown};
 
-const COLUMNS: [&str; 7] = [
-    "uuid", "name", "node", "status", "state", "devices", "reason",
+const COLUMNS: [&str; 8] = [
+    "uuid", "name", "node", "status", "state", "networks", "devices", "reason",
 ];
+
+/// The interfaces with their addresses: `private=10.0.0.7, fd00::7; default`.
+fn networks(guest: &GuestBody) -> String {
+    let shown = guest.interfaces.iter().map(|interface| {
+        let network = &interface.network;
+        match interface.addresses.is_empty() {
+            true => network.clone(),
+            false => format!("{network}={}", interface.addresses.join(", ")),
+        }
+    });
+    shown.collect::<Vec<_>>().join("; ")
+}
 
 /// A row for each guest of the agent.
 pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
@@ -25,6 +37,7 @@ pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
             json!(guest.node),
             json!(guest.status),
             json!(guest.state),
+            json!(networks(guest)),
             json!(guest.devices.join(", ")),
             json!(guest.reason),
         ]);
@@ -78,6 +91,7 @@ pub(super) async fn list(
                 json!(guest.status),
                 json!(null),
                 json!(""),
+                json!(""),
                 json!(guest.fault),
             ]);
         }
@@ -89,6 +103,7 @@ pub(super) async fn list(
             json!(null),
             json!("unreadable"),
             json!(null),
+            json!(""),
             json!(""),
             json!(reason),
         ]);
@@ -150,6 +165,7 @@ fn rows(agent: Option<&GuestBody>, conductor: Option<&GuestShown>) -> Vec<(Strin
     let status = agent.map(|it| &it.status);
     add("status", json!(status.or(conductor.map(|it| &it.status))));
     add("state", json!(agent.and_then(|it| it.state.as_ref())));
+    add("networks", json!(agent.map(networks)));
     let fault = conductor.and_then(|it| it.fault.as_ref());
     add(
         "fault",

@@ -116,8 +116,13 @@ struct Interface<'a> {
     #[serde(rename = "@type")]
     kind: &'static str,
     mac: Mac,
-    source: LinkSource<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<LinkSource<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<UnmanagedTap>,
     model: TypeElement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtu: Option<Mtu>,
     #[serde(skip_serializing_if = "Option::is_none")]
     driver: Option<InterfaceDriver>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -182,16 +187,31 @@ struct LinkSource<'a> {
     bridge: Option<&'a str>,
 }
 
+/// A tap that the agent made and removes.
+#[derive(Serialize)]
+struct UnmanagedTap {
+    #[serde(rename = "@dev")]
+    dev: String,
+    #[serde(rename = "@managed")]
+    managed: &'static str,
+}
+
+/// In bytes.
+#[derive(Serialize)]
+struct Mtu {
+    #[serde(rename = "@size")]
+    size: u32,
+}
+
 fn interfaces<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> Vec<Interface<'a>> {
     let all = spec.interfaces.as_slice().iter();
     all.map(|one| interface(one, spec, options)).collect()
 }
 
-/// Several queues, and packed rings. Linux gives an interface at most 256 queues.
+/// Several queues, and packed rings.
 fn interface_driver(spec: &GuestSpec) -> Option<InterfaceDriver> {
     let machine = &spec.machine;
-    let queues = spec.topology.vcpus().min(256);
-    let queues = (machine.multiqueue && queues > 1).then_some(queues);
+    let queues = spec.interface_queues();
     let is_needed = machine.interface_model == InterfaceModel::Virtio
         && (queues.is_some() || machine.packed_ring);
     is_needed.then_some(InterfaceDriver {
@@ -221,16 +241,22 @@ fn interface<'a>(
 ) -> Interface<'a> {
     let on_bridge = is_filterable(interface, &options.unfilterable);
     let filter = options.nwfilter.as_deref().filter(|_| on_bridge);
-    let (kind, network, bridge) = match &interface.source {
-        InterfaceSource::Network(name) => ("network", Some(name.as_str()), None),
-        InterfaceSource::Bridge(name) => ("bridge", None, Some(name.as_str())),
+    let (kind, network, bridge, port) = match &interface.source {
+        InterfaceSource::Network(name) => ("network", Some(name.as_str()), None, None),
+        InterfaceSource::Bridge(name) => ("bridge", None, Some(name.as_str()), None),
+        InterfaceSource::Port(port) => ("ethernet", None, None, Some(port)),
     };
     Interface {
         kind,
         mac: Mac {
             address: interface.mac.to_string(),
         },
-        source: LinkSource { network, bridge },
+        source: port.is_none().then_some(LinkSource { network, bridge }),
+        target: port.map(|port| UnmanagedTap {
+            dev: port.tap().to_string(),
+            managed: "no",
+        }),
+        mtu: port.and_then(|port| port.mtu()).map(|size| Mtu { size }),
         model: of_type(spec.machine.interface_model.as_str()),
         driver: interface_driver(spec),
         bandwidth: bandwidth(&spec.machine),

@@ -11,8 +11,8 @@ use berth_virt::conformance::sample_guest;
 use berth_virt::guest_spec::{
     AttachedDevice, BaseImage, CpuModelName, CpuPinning, DeviceOrigin, DiskFormat, GuestDevice,
     GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName, GuestNumaCell,
-    GuestOwner, HostPath, InstanceDescription, InterfaceSource, KernelCommandLine, Label, LinkName,
-    PciManagement, ProjectId, QcowDisk,
+    GuestOwner, GuestPort, HostPath, InstanceDescription, InterfaceSource, KernelCommandLine,
+    Label, LinkName, PciManagement, PlugSignal, PortConnection, ProjectId, QcowDisk,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -83,6 +83,20 @@ fn with_disks() -> GuestSpec {
     }
 }
 
+fn port() -> GuestPort {
+    GuestPort::new(
+        Uuid::from_u128(0x88a1_5950_b8b3 << 80),
+        Label::new("private").unwrap(),
+        vec!["10.55.0.7".parse().unwrap(), "fd00::7".parse().unwrap()],
+        Some(1442),
+        PortConnection::OpenVswitch {
+            bridge: LinkName::new("br-int").unwrap(),
+            signal: PlugSignal::OvnInstalled,
+        },
+    )
+    .unwrap()
+}
+
 fn with_networks() -> GuestSpec {
     let interface = |mac: &str, source| GuestInterface {
         mac: mac.parse().unwrap(),
@@ -97,6 +111,7 @@ fn with_networks() -> GuestSpec {
             "52:54:00:12:34:57",
             InterfaceSource::Network(LinkName::new("default").unwrap()),
         ),
+        interface("fa:16:3e:54:eb:90", InterfaceSource::Port(Box::new(port()))),
     ];
     GuestSpec {
         interfaces: GuestInterfaces::new(interfaces).unwrap(),
@@ -515,7 +530,11 @@ fn a_guest_has_the_operators_root_ports_and_memory_statistics() {
 
 #[test]
 fn telemetry_finds_the_instance_where_nova_writes_it() {
-    let text = guest_xml(&described(), &GuestXmlOptions::default());
+    let spec = GuestSpec {
+        interfaces: with_networks().interfaces,
+        ..described()
+    };
+    let text = guest_xml(&spec, &GuestXmlOptions::default());
     let document = roxmltree::Document::parse(&text).unwrap();
     let nova = "http://openstack.org/xmlns/libvirt/nova/1.1";
     let element = |name: &str| {
@@ -539,6 +558,12 @@ fn telemetry_finds_the_instance_where_nova_writes_it() {
     assert_eq!(element("user").attribute("uuid"), Some("u-1"));
     assert_eq!(element("project").attribute("uuid"), Some("0f1e2d"));
     assert_eq!(element("root").attribute("type"), Some("image"));
+    assert_eq!(
+        element("port").attribute("uuid"),
+        Some(port().id().to_string().as_str())
+    );
+    assert_eq!(element("ip").attribute("address"), Some("10.55.0.7"));
+    assert_eq!(element("ip").attribute("ipVersion"), Some("4"));
     // Berth's own element is still found.
     let reader = Reader::new("a guest", "domain", &text).unwrap();
     let read = GuestMetadata::read(&reader, reader.root()).unwrap();

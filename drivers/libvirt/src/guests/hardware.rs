@@ -49,6 +49,12 @@ fn interface(interface: Node<'_, '_>) -> Option<(String, String)> {
     let source = xml::find(interface, &["source"]);
     let named = |name| source.and_then(|source| source.attribute(name));
     // For a running guest, libvirt shows the resolved form of a network's interface, with the network's name.
+    let tap = xml::find(interface, &["target"])
+        .filter(|_| kind == "ethernet")
+        .and_then(|target| target.attribute("dev"));
+    if let Some(tap) = tap {
+        return Some((mac.to_ascii_lowercase(), format!("tap {tap}")));
+    }
     let plugged = match (named("network"), named("bridge").or(named("dev"))) {
         (Some(network), _) => format!("network {network}"),
         (None, Some(link)) => format!("{kind} {link}"),
@@ -77,6 +83,7 @@ mod tests {
              <interface type='network'><mac address='52:54:00:AA:00:01'/><source network='n' bridge='virbr0'/></interface>\
              <interface type='bridge'><mac address='52:54:00:aa:00:02'/><source bridge='br0'/></interface>\
              <interface type='bridge'><mac address='52:54:00:aa:00:05'/><source network='m' bridge='br0'/></interface>\
+             <interface type='ethernet'><mac address='52:54:00:aa:00:06'/><target dev='tap88a15950-b8' managed='no'/></interface>\
              <interface type='user'><mac address='52:54:00:aa:00:03'/></interface>\
              <interface type='hostdev'><mac address='52:54:00:aa:00:04'/></interface></devices></domain>",
         )
@@ -91,7 +98,16 @@ mod tests {
         let disks: Vec<_> = read.disks.iter().map(String::as_str).collect();
         assert_eq!(disks, ["/guests/root", "pool/image"]);
         let interfaces: Vec<_> = read.interfaces.values().map(String::as_str).collect();
-        assert_eq!(interfaces, ["network n", "bridge br0", "user", "network m"]);
+        assert_eq!(
+            interfaces,
+            [
+                "network n",
+                "bridge br0",
+                "user",
+                "network m",
+                "tap tap88a15950-b8"
+            ]
+        );
     }
 
     #[test]

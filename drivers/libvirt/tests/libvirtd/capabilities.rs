@@ -7,10 +7,12 @@ use berth_model::{
     AddressWidth, DiskBus, DiskLimits, DiskRate, DiskRates, GuestLimits, InterfaceModel,
     MachineOptions, MachineType, ScsiController,
 };
-use berth_virt::VirtDriver as _;
 use berth_virt::guest_spec::{
-    GuestDisks, GuestInterface, GuestInterfaces, GuestSpec, InterfaceSource, LinkName,
+    GuestDisks, GuestInterface, GuestInterfaces, GuestPort, GuestSpec, InterfaceSource, Label,
+    LinkName, PlugSignal, PortConnection,
 };
+use berth_virt::{GuestHardware, VirtDriver as _};
+use uuid::Uuid;
 use virt::connect::Connect;
 
 use crate::daemon::Daemon;
@@ -176,4 +178,52 @@ async fn a_guest_starts_with_each_capability_that_is_reported() {
         }
         let _ = driver.destroy(spec.uuid).await.expect("it ends");
     }
+}
+
+#[tokio::test]
+async fn a_guest_with_a_port_opens_the_tap_that_the_agent_made() {
+    loaded();
+    let daemon = Daemon::start_with_bridge();
+    let folder = tempfile::tempdir().expect("a folder");
+    let driver = LibvirtDriver::new(LibvirtOptions {
+        sysfs: None,
+        ..driver_options(&daemon)
+    });
+    let disks = disks(folder.path());
+    let port = GuestPort::new(
+        Uuid::from_u128(0x88a1_5950_b8b3 << 80),
+        Label::new("private").expect("a name"),
+        vec!["10.55.0.7".parse().expect("an address")],
+        Some(1442),
+        PortConnection::OpenVswitch {
+            bridge: LinkName::new("br-int").expect("a bridge's name"),
+            signal: PlugSignal::OvnInstalled,
+        },
+    );
+    let port = port.expect("a port");
+    let interface = GuestInterface {
+        mac: "fa:16:3e:54:eb:90".parse().expect("a MAC address"),
+        source: InterfaceSource::Port(Box::new(port)),
+    };
+    let spec = GuestSpec {
+        interfaces: GuestInterfaces::new(vec![interface]).expect("one interface"),
+        ..guest_spec(folder.path(), disks)
+    };
+    let _ = driver.spawn(&spec).await.expect("it starts");
+    let connect = Connect::open(Some(&daemon.uri())).expect("libvirtd runs");
+    let domain = connect.lookup_domain_by_uuid(*spec.uuid.as_uuid());
+    let text = domain.and_then(|domain| domain.xml_desc(0));
+    let text = text.expect("it runs");
+    for part in [
+        "<interface type='ethernet'>",
+        "<target dev='tap88a15950-b8' managed='no'/>",
+        "<mac address='fa:16:3e:54:eb:90'/>",
+        "<mtu size='1442'/>",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let guests = driver.guests().await.expect("libvirtd runs");
+    let has = guests[&spec.uuid].hardware.clone().expect("its hardware");
+    assert_eq!(has.difference(&GuestHardware::of(&spec)), None);
+    let _ = driver.destroy(spec.uuid).await.expect("it ends");
 }

@@ -35,9 +35,11 @@ enum Sight {
     WithBridge,
 }
 
-/// A bridge for guests' interfaces, which nothing else sees.
+/// A bridge and a tap for guests' interfaces, which nothing else sees.
 const BRIDGE: &str = "ip link add br0 type bridge\n\
      ip link set br0 up\n\
+     ip tuntap add dev tap88a15950-b8 mode tap\n\
+     ip link set tap88a15950-b8 up\n\
      exec \"$@\"";
 
 /// Where packages and operators say which firmware there is.

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::error::GuestSpecError;
+use super::port::GuestPort;
 use super::text::{self, checked_text};
 
 checked_text!(
@@ -68,6 +69,8 @@ pub enum InterfaceSource {
     Network(LinkName),
     /// A Linux bridge of the host, at most 15 bytes.
     Bridge(LinkName),
+    /// A Neutron port, which the agent plugs.
+    Port(Box<GuestPort>),
 }
 
 /// A network interface of a guest, connected to one network.
@@ -87,15 +90,25 @@ pub struct GuestInterface {
 pub struct GuestInterfaces(Vec<GuestInterface>);
 
 impl GuestInterfaces {
-    /// The interfaces in their order; none for a guest without a network. Fails if two have one Ethernet address, or a
-    /// bridge's name is longer than the 15 bytes that Linux takes.
+    /// The interfaces in their order; none for a guest without a network. Fails if two have one Ethernet address or one
+    /// port, or a bridge's name is longer than the 15 bytes that Linux takes.
     pub fn new(interfaces: Vec<GuestInterface>) -> Result<Self, GuestSpecError> {
         let mut macs = BTreeSet::new();
+        let mut ports = BTreeSet::new();
         for interface in &interfaces {
             if !macs.insert(interface.mac) {
                 return Err(GuestSpecError::Twice {
                     field: "interfaces.mac",
                     what: interface.mac.to_string(),
+                });
+            }
+            // Two ports with one tap would differ only in the last characters of their UUIDs.
+            if let InterfaceSource::Port(port) = &interface.source
+                && !ports.insert(port.tap())
+            {
+                return Err(GuestSpecError::Twice {
+                    field: "interfaces.port",
+                    what: port.id().to_string(),
                 });
             }
             if let InterfaceSource::Bridge(name) = &interface.source
@@ -115,6 +128,16 @@ impl GuestInterfaces {
     #[must_use]
     pub fn as_slice(&self) -> &[GuestInterface] {
         &self.0
+    }
+
+    /// The interfaces that are Neutron ports.
+    pub fn ports(&self) -> impl Iterator<Item = (&GuestInterface, &GuestPort)> {
+        self.0
+            .iter()
+            .filter_map(|interface| match &interface.source {
+                InterfaceSource::Port(port) => Some((interface, &**port)),
+                InterfaceSource::Network(_) | InterfaceSource::Bridge(_) => None,
+            })
     }
 }
 

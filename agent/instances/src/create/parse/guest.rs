@@ -14,8 +14,10 @@ use berth_wire::guest::{
     ConfigDriveBody, ConfigDriveChangeBody, GuestBuild, ImageBody, ImageLocation as Location,
     KernelBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,
 };
+use serde_json::Value;
 use uuid::Uuid;
 
+use super::ports;
 use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
 
@@ -136,27 +138,29 @@ fn interfaces(build: &GuestBuild) -> Result<GuestInterfaces, BuildError> {
         return Err(BuildError::field("networks", reason));
     }
     let interfaces = build.networks.iter().enumerate();
-    let interfaces = interfaces.map(|(number, body)| {
-        interface(build.uuid, number, body)
-            .map_err(|error| BuildError::field(format!("networks[{number}]"), error))
-    });
+    let interfaces = interfaces.map(|(number, body)| interface(build.uuid, number, body));
     Ok(GuestInterfaces::new(interfaces.collect::<Result<_, _>>()?)?)
 }
 
-fn interface(
-    guest: Uuid,
-    number: usize,
-    body: &NetworkBody,
-) -> Result<GuestInterface, berth_virt::guest_spec::GuestSpecError> {
+fn interface(guest: Uuid, number: usize, body: &NetworkBody) -> Result<GuestInterface, BuildError> {
+    let field = format!("networks[{number}]");
+    let invalid = |error| BuildError::field(&field, error);
+    let link = |name| LinkName::new(name).map_err(invalid);
+    let (own_mac, source) = match &body.source {
+        NetworkSource::Network(name) => (None, InterfaceSource::Network(link(name)?)),
+        NetworkSource::Bridge(name) => (None, InterfaceSource::Bridge(link(name)?)),
+        NetworkSource::Port(vif) => {
+            let port = ports::port(vif, &field)?;
+            (Some(&vif.address), InterfaceSource::Port(Box::new(port)))
+        }
+    };
+    let mac = match body.mac.as_ref().or(own_mac) {
+        Some(text) => text.parse(),
+        None => derived_mac(guest, number),
+    };
     Ok(GuestInterface {
-        mac: match &body.mac {
-            Some(text) => text.parse()?,
-            None => derived_mac(guest, number)?,
-        },
-        source: match &body.source {
-            NetworkSource::Network(name) => InterfaceSource::Network(LinkName::new(name)?),
-            NetworkSource::Bridge(name) => InterfaceSource::Bridge(LinkName::new(name)?),
-        },
+        mac: mac.map_err(invalid)?,
+        source,
     })
 }
 
@@ -229,9 +233,20 @@ fn config_drive(body: &ConfigDriveBody, build: &GuestBuild) -> Result<ConfigDriv
         metadata: body.metadata.clone(),
         public_keys: keys,
         user_data: user_data.transpose()?,
+        network_data: network_data(build),
         ..ConfigDriveParts::default()
     })?;
     Ok(ConfigDrive::new(content))
+}
+
+/// The description of the guest's ports; `None` if it has none.
+fn network_data(build: &GuestBuild) -> Option<Value> {
+    let vifs = build.networks.iter().filter_map(|body| match &body.source {
+        NetworkSource::Port(vif) => Some(&**vif),
+        NetworkSource::Network(_) | NetworkSource::Bridge(_) => None,
+    });
+    let vifs: Vec<_> = vifs.collect();
+    (!vifs.is_empty()).then(|| ports::network_data(&vifs))
 }
 
 /// The change of a config drive, by the agent's own types.

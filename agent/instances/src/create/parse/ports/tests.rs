@@ -1,0 +1,157 @@
+use super::*;
+
+/// A port as Neutron binds it with ML2/OVN, in Nova's network model.
+fn vif() -> VifBody {
+    serde_json::from_value(json!({
+        "id": "88a15950-b8b3-4a2c-9a3b-5a1e1a2b3c4d",
+        "address": "fa:16:3e:54:eb:90",
+        "type": "ovs",
+        "vnic_type": "normal",
+        "devname": "tap88a15950-b8",
+        "details": {
+            "bridge_name": "br-int",
+            "bound_drivers": {"0": "ovn"},
+            "ovs_create_tap": true,
+        },
+        "network": {
+            "id": "4c2a7401-0000-4000-8000-000000000001",
+            "bridge": "br-int",
+            "label": "private",
+            "meta": {"mtu": 1442},
+            "subnets": [{
+                "cidr": "10.55.0.0/24",
+                "version": 4,
+                "dns": [{"address": "10.55.0.1", "type": "dns", "version": 4}],
+                "gateway": {"address": "10.55.0.1", "type": "gateway", "version": 4},
+                "ips": [{"address": "10.55.0.7", "type": "fixed", "version": 4, "floating_ips": []}],
+                "routes": [],
+                "meta": {"enable_dhcp": true},
+            }],
+        },
+    }))
+    .unwrap()
+}
+
+fn refusal(change: impl FnOnce(&mut VifBody)) -> String {
+    let mut vif = vif();
+    change(&mut vif);
+    port(&vif, "networks[0]").unwrap_err().to_string()
+}
+
+#[test]
+fn a_port_of_ovn_is_connected_by_a_tap_on_the_integration_bridge() {
+    let port = port(&vif(), "networks[0]").unwrap();
+    assert_eq!(port.tap().as_str(), "tap88a15950-b8");
+    assert_eq!(port.network().as_str(), "private");
+    assert_eq!(port.mtu(), Some(1442));
+    assert_eq!(port.addresses(), ["10.55.0.7".parse::<IpAddr>().unwrap()]);
+    let PortConnection::OpenVswitch { bridge, signal } = port.connection();
+    assert_eq!(
+        (bridge.as_str(), *signal),
+        ("br-int", PlugSignal::OvnInstalled)
+    );
+}
+
+#[test]
+fn neutron_reports_a_port_of_its_own_switch_agent() {
+    let mut vif = vif();
+    vif.details.remove("bound_drivers");
+    let port = port(&vif, "networks[0]").unwrap();
+    let PortConnection::OpenVswitch { signal, .. } = port.connection();
+    assert_eq!(*signal, PlugSignal::VifPlugged);
+}
+
+#[test]
+fn a_mechanism_that_the_agent_lacks_is_refused_with_the_port_and_its_name() {
+    let port = vif().id;
+    for (refused, expected) in [
+        (
+            refusal(|it| it.vif_type = "binding_failed".to_owned()),
+            "is not bound to this host",
+        ),
+        (
+            refusal(|it| it.vif_type = "hw_veb".to_owned()),
+            "binding:vif_type hw_veb",
+        ),
+        (
+            refusal(|it| it.vnic_type = "direct".to_owned()),
+            "binding:vnic_type direct",
+        ),
+        (
+            refusal(|it| {
+                it.details.insert("ovs_hybrid_plug".to_owned(), json!(true));
+            }),
+            "ovs_hybrid_plug",
+        ),
+    ] {
+        assert!(refused.contains(expected), "{refused}");
+        assert!(
+            refused.contains(&format!("networks[0]: port {port} ")),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn a_guest_with_a_dhcp_subnet_reads_what_nova_writes() {
+    assert_eq!(
+        network_data(&[&vif()]),
+        json!({
+            "links": [{
+                "id": "tap88a15950-b8",
+                "vif_id": "88a15950-b8b3-4a2c-9a3b-5a1e1a2b3c4d",
+                "type": "ovs",
+                "mtu": 1442,
+                "ethernet_mac_address": "fa:16:3e:54:eb:90",
+            }],
+            "networks": [{
+                "id": "network0",
+                "type": "ipv4_dhcp",
+                "link": "tap88a15950-b8",
+                "network_id": "4c2a7401-0000-4000-8000-000000000001",
+            }],
+            "services": [{"type": "dns", "address": "10.55.0.1"}],
+        })
+    );
+}
+
+#[test]
+fn a_guest_with_a_static_subnet_reads_its_address_and_its_routes() {
+    let mut vif = vif();
+    let subnet = &mut vif.network.subnets[0];
+    subnet.meta.clear();
+    subnet.routes = vec![
+        serde_json::from_value(json!({"cidr": "10.9.0.0/20", "gateway": {"address": "10.55.0.2"}}))
+            .unwrap(),
+    ];
+    let data = network_data(&[&vif]);
+    let network = &data["networks"][0];
+    assert_eq!(network["type"], "ipv4");
+    assert_eq!(network["ip_address"], "10.55.0.7");
+    assert_eq!(network["netmask"], "255.255.255.0");
+    assert_eq!(
+        network["routes"],
+        json!([
+            {"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "10.55.0.1"},
+            {"network": "10.9.0.0", "netmask": "255.255.240.0", "gateway": "10.55.0.2"},
+        ])
+    );
+    let subnet = &mut vif.network.subnets[0];
+    subnet.version = Some(6);
+    subnet.cidr = Some("fd00::/64".to_owned());
+    subnet
+        .meta
+        .insert("ipv6_address_mode".to_owned(), json!("slaac"));
+    let data = network_data(&[&vif]);
+    let network = &data["networks"][0];
+    assert_eq!(network["type"], "ipv6_slaac");
+    assert_eq!(network["netmask"], "ffff:ffff:ffff:ffff::");
+}
+
+#[test]
+fn a_netmask_of_any_length_is_an_address() {
+    assert_eq!(netmask(4, 0), "0.0.0.0");
+    assert_eq!(netmask(4, 32), "255.255.255.255");
+    assert_eq!(netmask(4, 99), "255.255.255.255");
+    assert_eq!(netmask(6, 0), "::");
+}

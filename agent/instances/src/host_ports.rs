@@ -1,0 +1,120 @@
+//! [`HostPorts`]: the Neutron ports of this host's guests.
+
+use std::time::Duration;
+
+use berth_net::{HostNetwork, PortError, PortSpec, SwitchInterface};
+use berth_virt::guest_spec::GuestSpec;
+use tokio::time::Instant;
+
+use crate::resources::ResourceError;
+
+/// How long a guest waits for its ports, and what happens then. Nova's options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VifPlugging {
+    /// `vif_plugging_timeout`; zero: a guest does not wait.
+    pub timeout: Duration,
+    /// `vif_plugging_is_fatal`: whether the spawn fails, or the guest starts with a port that does not work yet.
+    pub is_fatal: bool,
+}
+
+/// Who connects the ports of this host's guests.
+#[derive(Debug, Clone)]
+pub enum HostPorts {
+    /// The guests exist in memory only, and have nothing to connect.
+    InMemory,
+    /// The agent, on the switch of this host.
+    Switch {
+        network: HostNetwork,
+        plugging: VifPlugging,
+    },
+}
+
+/// The ports of a guest.
+fn port_specs(spec: &GuestSpec) -> impl Iterator<Item = PortSpec> {
+    let is_multi_queue = spec.interface_queues().is_some();
+    let ports = spec.interfaces.ports();
+    ports.map(move |(interface, port)| PortSpec::new(spec.uuid, interface, port, is_multi_queue))
+}
+
+impl HostPorts {
+    /// Checks that the guest's ports can be plugged. Changes nothing.
+    pub(crate) async fn check(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        if let Self::Switch { network, .. } = self {
+            for port in port_specs(spec) {
+                network.check(&port).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn plug(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        if let Self::Switch { network, .. } = self {
+            for port in port_specs(spec) {
+                network.plug(&port).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the plugged ports work. Cancellable.
+    pub(crate) async fn wait_plugged(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        let Self::Switch { network, plugging } = self else {
+            return Ok(());
+        };
+        if plugging.timeout.is_zero() {
+            return Ok(());
+        }
+        let until = Instant::now() + plugging.timeout;
+        for port in port_specs(spec) {
+            let left = until.saturating_duration_since(Instant::now());
+            match network.wait_plugged(&port, left).await {
+                Err(error @ PortError::NotPlugged { .. }) if !plugging.is_fatal => {
+                    tracing::warn!(guest = %spec.uuid, port = %port.port.id(), %error, "port timed out; the guest starts without it (vif_plugging_is_fatal)");
+                }
+                waited => waited?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Unplugs all ports of a guest. Tries all of them, and returns the first error.
+    pub(crate) async fn unplug(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        let mut first = Ok(());
+        if let Self::Switch { network, .. } = self {
+            for port in port_specs(spec) {
+                let unplugged = network.unplug(&port).await;
+                first = first.and(unplugged);
+            }
+        }
+        Ok(first?)
+    }
+
+    /// The interfaces that this agent added to the switch; none without a switch.
+    pub(crate) async fn plugged(&self) -> Result<Vec<SwitchInterface>, ResourceError> {
+        match self {
+            Self::InMemory => Ok(Vec::new()),
+            Self::Switch { network, .. } => Ok(network.plugged().await?),
+        }
+    }
+
+    pub(crate) async fn remove_orphan(
+        &self,
+        interface: &SwitchInterface,
+    ) -> Result<(), ResourceError> {
+        match self {
+            Self::InMemory => Ok(()),
+            Self::Switch { network, .. } => Ok(network.remove_orphan(interface).await?),
+        }
+    }
+}
+
+impl From<PortError> for ResourceError {
+    fn from(error: PortError) -> Self {
+        let reason = error.to_string();
+        let what = "a port".to_owned();
+        match error.disposition() {
+            berth_model::Disposition::Refresh => Self::Refused { what, reason },
+            _ => Self::Failed { what, reason },
+        }
+    }
+}

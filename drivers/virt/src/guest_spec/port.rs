@@ -1,0 +1,197 @@
+//! [`GuestPort`]: a Neutron port of a guest, and how its interface is connected on this host.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::error::GuestSpecError;
+use super::interface::LinkName;
+use super::name::Label;
+
+/// A Neutron port that is bound to this host. The agent connects ("plugs") its interface before the guest starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "PortRecord", into = "PortRecord")]
+pub struct GuestPort {
+    id: Uuid,
+    network: Label,
+    addresses: Vec<IpAddr>,
+    mtu: Option<u32>,
+    connection: PortConnection,
+}
+
+/// How the interface of a port is connected.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum PortConnection {
+    /// By a tap that the agent creates and adds to an Open vSwitch bridge.
+    OpenVswitch {
+        /// The bridge, such as `br-int`.
+        bridge: LinkName,
+        /// Who reports that the port works.
+        signal: PlugSignal,
+    },
+}
+
+/// Who reports that a plugged port works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlugSignal {
+    /// `ovn-controller` of this host, by `ovn-installed` of the interface in the switch's database.
+    OvnInstalled,
+    /// Neutron, by the external event `network-vif-plugged`.
+    VifPlugged,
+}
+
+impl GuestPort {
+    /// A port.
+    ///
+    /// `network` is the name of its Neutron network, `addresses` are its fixed IP addresses, and `mtu` is the network's
+    /// MTU in bytes, 68 to 65,535 (`None`: the kernel's default).
+    ///
+    /// Fails if the UUID is nil, the MTU is out of range, or the bridge's name is longer than the 15 bytes that Linux takes.
+    pub fn new(
+        id: Uuid,
+        network: Label,
+        addresses: Vec<IpAddr>,
+        mtu: Option<u32>,
+        connection: PortConnection,
+    ) -> Result<Self, GuestSpecError> {
+        if id.is_nil() {
+            let text = id.to_string();
+            let expected = "the nil UUID cannot identify a port";
+            return Err(GuestSpecError::text("interfaces.port.id", &text, expected));
+        }
+        if let Some(found) = mtu.filter(|mtu| !(68..=65_535).contains(mtu)) {
+            return Err(GuestSpecError::Number {
+                field: "interfaces.port.mtu",
+                found: found.into(),
+                expected: "an MTU is 68 to 65535 bytes",
+            });
+        }
+        let PortConnection::OpenVswitch { bridge, .. } = &connection;
+        if bridge.as_str().len() > 15 {
+            let expected = "a bridge's name has at most 15 bytes";
+            return Err(GuestSpecError::text(
+                "interfaces.port.bridge",
+                bridge.as_str(),
+                expected,
+            ));
+        }
+        Ok(Self {
+            id,
+            network,
+            addresses,
+            mtu,
+            connection,
+        })
+    }
+
+    /// The port's UUID in Neutron.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.id
+    }
+
+    /// The name of the port's network in Neutron.
+    #[must_use]
+    pub fn network(&self) -> &Label {
+        &self.network
+    }
+
+    /// The port's fixed IP addresses.
+    #[must_use]
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// The MTU of the port's network in bytes; `None`: the kernel's default.
+    #[must_use]
+    pub fn mtu(&self) -> Option<u32> {
+        self.mtu
+    }
+
+    /// How the interface is connected.
+    #[must_use]
+    pub fn connection(&self) -> &PortConnection {
+        &self.connection
+    }
+
+    /// The name of the port's tap: `tap` and the first 11 characters of its UUID, as in Nova and Neutron.
+    #[must_use]
+    pub fn tap(&self) -> TapName {
+        let uuid = self.id.hyphenated().to_string();
+        TapName(format!("tap{}", uuid.get(..11).unwrap_or(&uuid)))
+    }
+}
+
+/// The name of a port's tap, at most 14 bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TapName(String);
+
+impl TapName {
+    /// The tap of a port by its name; `None` if it is not the name of such a tap.
+    #[must_use]
+    pub fn of_port_tap(name: &str) -> Option<Self> {
+        let id = name.strip_prefix("tap")?;
+        let is_hex = |(at, byte): (usize, u8)| match at {
+            8 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        };
+        let is_name = id.len() == 11 && id.bytes().enumerate().all(is_hex);
+        is_name.then(|| Self(name.to_owned()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TapName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Serialised form of [`GuestPort`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PortRecord {
+    id: Uuid,
+    network: Label,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    addresses: Vec<IpAddr>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mtu: Option<u32>,
+    connection: PortConnection,
+}
+
+impl TryFrom<PortRecord> for GuestPort {
+    type Error = GuestSpecError;
+
+    fn try_from(record: PortRecord) -> Result<Self, GuestSpecError> {
+        let PortRecord {
+            id,
+            network,
+            addresses,
+            mtu,
+            connection,
+        } = record;
+        Self::new(id, network, addresses, mtu, connection)
+    }
+}
+
+impl From<GuestPort> for PortRecord {
+    fn from(port: GuestPort) -> Self {
+        Self {
+            id: port.id,
+            network: port.network,
+            addresses: port.addresses,
+            mtu: port.mtu,
+            connection: port.connection,
+        }
+    }
+}

@@ -20,7 +20,7 @@ BUSYBOX=busybox-static
 SSH_SERVER=dropbear-bin
 LOADER="syslinux mtools"
 # What the guest's disks and its power button are driven by; their dependencies come along.
-MODULES="virtio_pci virtio_blk virtio_net af_packet ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev"
+MODULES="virtio_pci virtio_blk virtio_scsi virtio_net ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev"
 
 fail() {
     printf 'guest-image: %s\n' "$*" >&2
@@ -81,7 +81,7 @@ mkdir -p /dev/pts /run /tmp
 mount -t devpts devpts /dev/pts
 # Open vSwitch's userspace datapath neither checks nor fills in the checksums that a virtio interface leaves out.
 modprobe virtio_net csum=0 gso=0 2>/dev/null
-for module in virtio_pci virtio_blk virtio_net af_packet ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev; do
+for module in virtio_pci virtio_blk virtio_scsi virtio_net ahci sr_mod isofs vfat nls_iso8859-1 nls_cp437 nls_ascii button evdev; do
     modprobe "$module" 2>/dev/null
 done
 echo "berth-guest: $(uname -s) $(uname -r), $(grep -c ^processor /proc/cpuinfo) CPU, $(awk '/MemTotal/ { print int($2 / 1024) }' /proc/meminfo) MiB"
@@ -96,13 +96,10 @@ for device in /sys/bus/pci/devices/*; do
     echo "berth-guest: pci ${device##*/} receive address $(devmem $((base + 0x5400)) 32) $(devmem $((base + 0x5404)) 32)"
 done
 sleep 1
-# Whether each SATA port is known, and a drive of one is there.
-settled() {
-    [ "$(dmesg | grep -c 'SATA link')" -ge "$(ls /sys/class/ata_port 2>/dev/null | wc -l)" ] || return 1
-    ! dmesg | grep -q 'SATA link up' || [ -b /dev/sr0 ] || [ -b /dev/sda ]
-}
-for try in $(seq 60); do
-    ! settled || break
+# A SCSI controller finds its drives some time after its driver is there.
+for try in $(seq 20); do
+    [ -n "$(ls /sys/class/scsi_host 2>/dev/null)" ] || break
+    [ ! -b /dev/sr0 ] && [ ! -b /dev/sda ] || break
     sleep 0.5
 done
 for disk in /dev/sr0 /dev/vdb /dev/vdc /dev/vda; do
@@ -189,6 +186,8 @@ path = "$1/disk.img"
 format = "raw"
 checksum = "sha256:$(sha256sum <"$1/disk.img" | cut -d' ' -f1)"
 min_ram_mb = 128
+# The cloud kernel has no driver for SATA, the usual bus of a config drive.
+properties = { hw_cdrom_bus = "scsi", hw_scsi_model = "virtio-scsi" }
 TOML
     mv "$1/images.toml.new" "$1/images.toml"
 }

@@ -101,9 +101,10 @@ answers() { virsh --quiet --connect "$uri" version >/dev/null 2>&1; }
 address() { "${on[@]}" guest list -f value -c networks 2>/dev/null | grep -oE '([0-9]{1,3}\.){3}[0-9]{1,3}' | head -n 1; }
 has_address() { [ -n "$(address)" ]; }
 login() {
-    "${beside[@]}" ssh -i "$place/key" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
+    "${beside[@]}" ssh -n -i "$place/key" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
         -o BatchMode=yes -o ConnectTimeout=10 "root@$1" "$2"
 }
+can_login() { login "$1" true 2>/dev/null; }
 guest_is_ready() { "${on[@]}" guest console log job 2>/dev/null | grep -q 'berth-guest: ready'; }
 
 # Whether this host can hand its own devices to guests.
@@ -140,6 +141,7 @@ make_network() {
 XML
     if virsh --quiet --connect "$uri" net-create "$place/network.xml" >"$place/network.log" 2>&1; then
         network=berth
+        printf '\n[compute_service]\nauto_network = "network:berth"\n' >>"$place/berth.toml"
         beside=(nsenter --net --target "$(cat "$place/libvirtd/libvirtd.pid")")
     else
         echo "   the guest has no network: $(head -n 1 "$place/network.log")"
@@ -249,7 +251,7 @@ log_in() {
     await 120 "the guest gets an address" has_address
     tell guest list
     at=$(address)
-    await 120 "the guest answers ssh at $at" login "$at" true
+    await 120 "the guest answers ssh at $at" can_login "$at"
     printf '\n$%s ssh -i %s root@%s\n' "${beside[0]:+ ${beside[*]}}" "${place#"$PWD"/}/key" "$at"
     login "$at" 'echo "logged in to $(hostname), kernel $(uname -r)"; ifconfig eth0 | head -n 2'
 }
@@ -264,6 +266,8 @@ story() {
     if [ -n "$network" ]; then
         ssh-keygen -q -t ed25519 -N '' -C berth -f "$place/key"
         boot+=(--network "$network" --ssh-key "$place/key.pub")
+        # The guest's kernel has no driver for SATA, the usual bus of a config drive.
+        boot+=(--image "$images/disk.img" --image-property hw_cdrom_bus=scsi --image-property hw_scsi_model=virtio-scsi)
     fi
     tell guest create job --vcpus 1 --ram 256 "${boot[@]}" --device-profile one --wait
     virsh_list
@@ -299,7 +303,8 @@ story() {
 
 # What another terminal does to ask the node, and the walk that the README tells.
 stay() {
-    local shell=${place%/*}/openstack
+    local shell=${place%/*}/openstack nic=() reach="${beside[0]:+${beside[*]} }"
+    [ "$network" != berth ] || nic=(--nic auto --key-name key)
     # A berth that asks this node, and sees the machine that the node sees.
     mkdir -p "$place/bin"
     printf '#!/bin/bash\nexec%s "$@"\n' "$(printf ' %q' "${within[@]}" "${on[@]}")" >"$place/bin/berth"
@@ -317,9 +322,11 @@ To ask it by OpenStack's own client, from another terminal in this folder:
   openstack hypervisor list; openstack compute service list; openstack resource provider list
   openstack accelerator device profile create gpu --group resources:$class=1
   openstack flavor create tiny --ram 256 --vcpus 1 --disk 0 --property accel:device_profile=gpu
-  openstack server create web --flavor tiny --image berth-guest --no-network --wait
+${nic[0]:+  openstack keypair create --public-key ${place#"$PWD"/}/key.pub key
+}  openstack server create web --flavor tiny --image berth-guest ${nic[*]:---no-network} --wait
   openstack console log show web
-  openstack accelerator arq list
+${nic[0]:+  ${reach}ssh -i ${place#"$PWD"/}/key root@ADDRESS      # of openstack server list, when the console says ready
+}  openstack accelerator arq list
   openstack server delete web --wait
   berth scheduler explain --help      # berth, too, asks this node there
 SAY

@@ -3,7 +3,7 @@
 
 /// Whether Nova has this section, and Berth has none like it.
 pub(crate) fn has_section(section: &str) -> bool {
-    SECTIONS.contains(&section) || section.starts_with("oslo_") || section.starts_with("os_vif_")
+    SECTIONS.contains(&section) || section.starts_with("oslo_")
 }
 
 /// Whether Nova has this option.
@@ -37,6 +37,8 @@ const SECTIONS: &[&str] = &[
     "profiler_otlp",
     "remote_debug",
     "sendfile",
+    "os_vif_linux_bridge",
+    "os_vif_noop",
     "serial_console",
     "service_user",
     "spice",

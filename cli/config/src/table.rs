@@ -184,8 +184,6 @@ pub(super) fn is_section(section: &str) -> bool {
 pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("", "resume_guests_state_on_host_boot"),
     ("", "sync_power_state_interval"),
-    ("", "vif_plugging_timeout"),
-    ("", "vif_plugging_is_fatal"),
     ("", "transport_url"),
     ("placement", "domain_name"),
     ("placement", "domain_id"),

@@ -17,7 +17,7 @@ pub(super) const CASES: &[Case] = super::cases! {
     "[metrics]\nweight = 1" => ["berth.toml:2:1: metrics.weight: unknown option; see the options in [metrics] in the reference [BERTH-E0102]"];
     "[vnc]\nserver_listen = \"0.0.0.0\"" => ["berth.toml:1:2: vnc: Nova's section without an equivalent in berth; remove it [BERTH-E0103]"];
     "[libvirt]\nlive_migration_uri = \"qemu+ssh://%s/system\"" => ["berth.toml:2:1: libvirt.live_migration_uri: Nova's option without an equivalent in berth; remove it [BERTH-E0103]"];
-    "heal_instance_info_cache_interval = 300" => ["berth.toml:1:1: heal_instance_info_cache_interval: this version of berth does not read this option; remove it [BERTH-E0103]"];
+    "sync_power_state_interval = 300" => ["berth.toml:1:1: sync_power_state_interval: this version of berth does not read this option; remove it [BERTH-E0103]"];
     "vcpu_pin_set = \"0-3\"" => ["berth.toml:1:1: vcpu_pin_set: berth does not have this option; write cpu_dedicated_set (for hw:cpu_policy=dedicated) or cpu_shared_set (for all others) in [compute] [BERTH-E0102]"];
     "[vgpu_nvidia-35]\ndevice_addresses = []" => ["berth.toml:1:2: vgpu_nvidia-35: berth does not have this section; write [mdev_nvidia-35] [BERTH-E0102]"];
     "[mdev_]\nmax_instances = 1" => ["berth.toml:1:2: mdev_: this names no mediated device type; write the type's name after mdev_, as in [mdev_nvidia-35] [BERTH-E0102]"];

@@ -112,9 +112,9 @@ describe_disk() {
 [[image]]
 name = "berth-guest"
 path = "$1/disk.img"
-format = "raw"
+disk_format = "raw"
 checksum = "sha256:$(sha256sum <"$1/disk.img" | cut -d' ' -f1)"
-min_ram_mb = 128
+min_ram = 128
 TOML
     mv "$1/images.toml.new" "$1/images.toml"
 }

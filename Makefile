@@ -6,9 +6,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-# A build of all tests takes less time without incremental files. CARGO_INCREMENTAL=1 make test keeps them. `make run` has
-# cargo's default, so that a `cargo build` after it has nothing to do.
-test soak bench lab: export CARGO_INCREMENTAL ?= 0
+# A build of all tests takes less time without incremental files. CARGO_INCREMENTAL=1 make test keeps them.
+run test soak bench lab: export CARGO_INCREMENTAL ?= 0
 
 # A login that did not source cargo's environment still finds it.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -25,7 +24,9 @@ run: ## Show Berth on this machine and stay up as a node (ONCE=1: end after the 
 	$(say) "what a node needs"
 	@$(NEED) build node
 	$(say) "building berth"
-	@cargo build -p berth-cli
+	@# With a test program, a small one, cargo chooses the features of all crates as for `make test`: what one has compiled,
+	@# the other does not compile again.
+	@cargo build --workspace --bin berth --test options
 	$(say) "running"
 	@ONCE="$(ONCE)" packaging/scripts/run.sh
 

@@ -36,6 +36,7 @@ fn run(program: &Path, arguments: &[&str], logs: &Scratch) -> Output {
     let mut runner = Command::new(checkout().join("packaging/scripts/run_tests.py"))
         .args(arguments)
         .env("TEST_LIMIT", "1")
+        .env("TEST_QUIET", "0.5")
         .env("RUST_TEST_THREADS", "1")
         .env("CARGO_TARGET_DIR", logs.path())
         .stdin(Stdio::piped())
@@ -95,6 +96,32 @@ esac
     );
     let ran = run(&program, &[], &scratch);
     assert_only_the_first_failed(&ran, "hangs", "passes");
+}
+
+#[test]
+fn what_runs_for_long_is_named_meanwhile() {
+    let scratch = Scratch::new().expect("a directory");
+    let program = scratch.join("program");
+    write_script(
+        &program,
+        "#!/bin/sh
+case \"$*\" in
+*--list*) printf 'first: test\\nlast: test\\n' ;;
+*) echo 'test first ... ok'; sleep 3; echo 'test last ... ok' ;;
+esac
+",
+    );
+    let ran = run(&program, &[], &scratch);
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{output}");
+    let begun = output.find("test: 1 programs, ").expect("the number");
+    let running = "     0 of 1 programs have ended; running: ";
+    let running = output.find(running).expect("a line meanwhile");
+    let ended = output
+        .find("(1 of 1 programs)\n")
+        .expect("a line at the end");
+    assert!(begun < running && running < ended, "{output}");
+    assert!(output.contains("/planted (1 of 2 tests)\n"), "{output}");
 }
 
 fn write_script(path: &Path, text: &str) {

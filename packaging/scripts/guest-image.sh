@@ -183,9 +183,9 @@ describe_disk() {
 [[image]]
 name = "berth-guest"
 path = "$1/disk.img"
-format = "raw"
+disk_format = "raw"
 checksum = "sha256:$(sha256sum <"$1/disk.img" | cut -d' ' -f1)"
-min_ram_mb = 128
+min_ram = 128
 # The cloud kernel has no driver for SATA, the usual bus of a config drive.
 properties = { hw_cdrom_bus = "scsi", hw_scsi_model = "virtio-scsi" }
 TOML

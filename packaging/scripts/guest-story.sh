@@ -313,7 +313,7 @@ stay() {
 export OS_CLIENT_CONFIG_FILE=$place/state/clouds.yaml OS_CLOUD=berth
 export PATH=$shell/bin:$place/bin:\$PATH
 RC
-    printf '\n== this node stays up, all its services behind http://%s; Ctrl-C ends it\n' "$api"
+    printf '\n== everything above worked\n== this node stays up, all its services behind http://%s; Ctrl-C ends it\n' "$api"
     cat <<SAY
 To ask it by OpenStack's own client, from another terminal in this folder:
 
@@ -361,7 +361,7 @@ if [ "$stage" = machine ]; then
 [[image]]
 name = "berth-guest"
 path = "$images/disk.img"
-format = "raw"
+disk_format = "raw"
 checksum = "sha256:$(sha256sum <"$images/disk.img" | cut -d' ' -f1)"
 TOML
 else

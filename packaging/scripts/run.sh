@@ -99,3 +99,5 @@ stay=(stay)
 [ -z "${ONCE:-}" ] || stay=()
 start packaging/scripts/guest-story.sh "$home/guest" "${stay[@]}" 9>&-
 ended || fail "the story of a guest did not end well (see above)"
+echo
+echo "run: everything worked: the resource providers, the upgrade with running guests, and a guest with a device to its end"

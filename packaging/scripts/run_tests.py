@@ -29,6 +29,8 @@ THREADS = int(os.environ.get("RUST_TEST_THREADS", os.cpu_count()))
 MANY = 200
 # Most tests of the longest programs wait for other processes.
 LANES = int(os.environ.get("TEST_LANES", os.cpu_count() + 1))
+# Seconds without a line after which one says what is running.
+QUIET = float(os.environ.get("TEST_QUIET", "30"))
 # A file to which each test's seconds of processor time are written. Then one test runs at a time.
 TIMES = os.environ.get("TEST_TIMES")
 # A program that lists its tests or exits needs no longer than this.
@@ -100,10 +102,10 @@ def threads_of(pid, test):
 class Run:
     """One process of a test program, over some of its tests."""
 
-    def __init__(self, program, arguments, threads, log):
+    def __init__(self, program, arguments, threads, log, left):
         environment = {**os.environ, "CARGO_MANIFEST_DIR": str(program.folder), "RUST_TEST_THREADS": str(threads)}
         self.done, self.failed, self.begun = set(), [], {}
-        self.program, self.log = program, log
+        self.program, self.log, self.left = program, log, frozenset(left)
         self.process = subprocess.Popen(
             [program.file, *arguments], cwd=program.folder, env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
@@ -180,7 +182,48 @@ class Run:
         return None
 
 
-def run_program(program, arguments, logs):
+class Progress:
+    """What is shown while programs run: a line for each that has ended, and one for those that run if nothing else was said for
+    a while."""
+
+    def __init__(self, programs):
+        self.lock = threading.Lock()
+        self.all, self.ended, self.running = programs, 0, {}
+        self.said = time.monotonic()
+        self.over = threading.Event()
+        self.watcher = threading.Thread(target=self.watch, daemon=True)
+        self.watcher.start()
+
+    def say(self, *lines):
+        with self.lock:
+            self.said = time.monotonic()
+            print(*lines, sep="\n", flush=True)
+
+    def shows(self, program, run, tests):
+        self.running[program.name] = run, len(tests), len(tests - run.left)
+
+    def end(self, program):
+        with self.lock:
+            self.running.pop(program.name, None)
+            self.ended += 1
+            return self.ended
+
+    def watch(self):
+        while not self.over.wait(min(1, QUIET)):
+            if time.monotonic() - self.said >= QUIET and (running := self.text()):
+                self.say(running)
+
+    def text(self):
+        each = [f"{name} ({before + len(run.done & run.left)} of {tests} tests)"
+                for name, (run, tests, before) in list(self.running.items())]
+        return each and f"     {self.ended} of {self.all} programs have ended; running: {', '.join(each)}"
+
+    def stop(self):
+        self.over.set()
+        self.watcher.join()
+
+
+def run_program(program, arguments, logs, progress):
     """Runs all tests of a program that the arguments choose; how many there were, what is wrong with those that
     failed."""
     listed = subprocess.run([program.file, "--list", "--format", "terse", *arguments], cwd=program.folder,
@@ -194,7 +237,8 @@ def run_program(program, arguments, logs):
     flags = [argument for argument in arguments if argument.startswith("--") and argument != "--exact"]
     with open(log_of(program, logs), "wb", buffering=0) as log:
         while left:
-            run = Run(program, chosen, threads, log)
+            run = Run(program, chosen, threads, log, left)
+            progress.shows(program, run, tests)
             wrong = run.wait(left)
             left -= run.done
             if left and not wrong and threads == 1:
@@ -278,29 +322,34 @@ def main():
     if not all_programs:
         sys.exit("test: cargo names no test program; cargo test --workspace --tests runs them one after another")
     failed, count, unchanged = [], 0, 0
-    show = threading.Lock()
     # Without git the files of the checkout are not known.
     cache = None
     if CACHE and not sys.argv[1:] and pathlib.Path(".git").exists():
         cache = Cache(target / "tmp" / "test-cache", target)
 
+    print(f"test: {len(all_programs)} programs, {LANES} at once, those that take longest first; a line for each that has ended",
+          flush=True)
+    progress = Progress(len(all_programs))
+
     def one(program):
         began = time.monotonic()
         key = cache.key(program) if cache else None
         if cache and (tests := cache.passed(program, key)) is not None:
+            progress.end(program)
             return tests, [], tests
         try:
-            tests, failures = run_program(program, sys.argv[1:], logs)
+            tests, failures = run_program(program, sys.argv[1:], logs, progress)
         except subprocess.SubprocessError as error:
             tests, failures = 0, {"its list of tests": str(error)}
-        with show:
-            if cache and not failures:
-                cache.record(program, key, tests)
-            if tests or failures:
-                print(f"     Ran {tests} tests of {program.name} in {time.monotonic() - began:.0f} s", flush=True)
-            if failures:
-                path = log_of(program, logs)
-                print(path.read_text(errors="replace") if path.exists() else "", flush=True)
+        number = progress.end(program)
+        if cache and not failures:
+            cache.record(program, key, tests)
+        if tests or failures:
+            progress.say(f"     Ran {tests} tests of {program.name} in {time.monotonic() - began:.0f} s"
+                         f" ({number} of {len(all_programs)} programs)")
+        if failures:
+            path = log_of(program, logs)
+            progress.say(path.read_text(errors="replace") if path.exists() else "")
         return tests, [f"{program.name}: {test}{': ' + why if why else ''}" for test, why in failures.items()], 0
 
     began = time.monotonic()
@@ -309,6 +358,7 @@ def main():
             count += tests
             failed += failures
             unchanged += skipped
+    progress.stop()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     if unchanged:
         print(f"     {unchanged} tests passed before with the same inputs and were not run again; TEST_CACHE=0 runs them")

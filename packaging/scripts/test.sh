@@ -7,6 +7,7 @@
 #   RUST_TEST_THREADS=2   how many tests at once in each; by default as many as there are processors
 #   TEST_LIMIT=300        seconds after which a test fails and is ended; the other tests of its program run all the same.
 #                         Where several tests run at once a limit below 60 acts after 60 seconds
+#   TEST_QUIET=30         seconds without a line after which one names the programs that run
 #   TEST_CACHE=0          also the programs whose inputs have not changed since all their tests passed: the program,
 #                         `berth`, the files of the checkout, and the installed packages
 #   TEST_TIMES=FILE       one test at a time; appends a line for each: seconds of processor time, program, test

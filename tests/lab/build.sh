@@ -18,6 +18,12 @@ HOST_PACKAGES="libvirt-daemon-system,libvirt-daemon-driver-qemu,libvirt-clients,
 # The host's own devices, and how guests get them.
 MODULES="vfio-pci vfio_iommu_type1 mdev igb igbvf nvme e1000e virtio_net virtio_pci virtio_blk ext4 9p 9pnet_virtio tun bridge
 kvm-amd overlay isofs vfat nls_iso8859-1 nls_ascii nls_cp437"
+# What ebtables and iptables of Debian (nftables behind) load for libvirt's network filters, and for its networks.
+FILTER_MODULES="nf_tables nft_compat nft_chain_nat nft_ct nft_limit nft_log nft_masq nft_meta_bridge nft_reject_bridge
+nft_reject_ipv4 nft_reject_ipv6 nf_conntrack_bridge nf_log_syslog br_netfilter
+ebt_802_3 ebt_among ebt_arp ebt_arpreply ebt_dnat ebt_ip ebt_ip6 ebt_limit ebt_log ebt_mark ebt_mark_m ebt_nflog ebt_pkttype
+ebt_redirect ebt_snat ebt_stp ebt_vlan
+xt_CHECKSUM xt_MASQUERADE xt_comment xt_connlimit xt_conntrack xt_mac xt_mark xt_multiport xt_physdev xt_set xt_state xt_tcpudp"
 BOOT_MODULES="virtio_pci virtio_blk ext4 crc32c_generic"
 
 say() { printf 'lab: %s\n' "$*"; }
@@ -135,7 +141,7 @@ host() {
     modules=$root/lib/modules/$version
     mkdir -p "$modules/kernel"
     # shellcheck disable=SC2086 # a list of words
-    closure "$folder/kernel" "$version" $MODULES | while read -r file; do
+    closure "$folder/kernel" "$version" $MODULES $FILTER_MODULES | while read -r file; do
         install -D -m 0644 "$file" "$modules/${file#*"/lib/modules/$version/"}"
     done
     install -m 0644 "$folder"/kernel/lib/modules/"$version"/modules.{builtin,builtin.modinfo,order} "$modules/"

@@ -131,7 +131,8 @@ fn a_wrong_url_of_placement_is_known_as_such() {
             agent(&way(&url), 78),
             format!(
                 "error: {url} is not a Placement API ({found}) [BERTH-E0309]\n\
-                 hint: openstack endpoint list --service placement\n"
+                 hint: its URL is [placement] endpoint_override, or by default the catalog's (openstack endpoint list \
+                 --service placement)\n"
             )
         );
     }

@@ -24,14 +24,18 @@ pub enum AdminError {
     )]
     NotLoopback { address: SocketAddr },
     /// The agent cannot listen on the address of the metrics.
-    #[error("the metrics cannot be offered on {address} ([agent] metrics_listen)")]
+    #[error(
+        "the metrics cannot be offered on {address} ([agent] metrics_listen, or the variable BERTH__AGENT__METRICS_LISTEN)"
+    )]
     Listen {
         address: SocketAddr,
         #[source]
         source: std::io::Error,
     },
     /// The agent cannot listen on the TLS address.
-    #[error("the agent's API cannot be offered on {address} ([agent] listen)")]
+    #[error(
+        "the agent's API cannot be offered on {address} ([agent] listen, or the variable BERTH__AGENT__LISTEN)"
+    )]
     ListenTls {
         address: SocketAddr,
         #[source]

@@ -1,12 +1,12 @@
 //! The unix socket of the admin API and its lock. The file of a killed agent is replaced; the socket of a running agent
 //! is an error.
 
-use std::fs::{File, Permissions, TryLockError};
+use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
-use berth_files::{open_lock, own_folder};
+use berth_files::{OwnerLock, OwnerLockError, own_folder};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::error::AdminError;
@@ -14,15 +14,8 @@ use crate::error::AdminError;
 /// The lock of a running agent: a file next to its socket. The kernel releases the lock when the process ends, however
 /// it ends; the file stays.
 #[derive(Debug)]
-pub struct SocketLock(File);
-
-impl Drop for SocketLock {
-    /// Unlocks explicitly: closing the file is not enough, because a forked child has a copy of the descriptor until
-    /// its exec, and would keep the lock.
-    fn drop(&mut self) {
-        // If unlocking fails, the lock is released with the last copy.
-        self.0.unlock().ok();
-    }
+pub struct SocketLock {
+    _lock: OwnerLock,
 }
 
 impl SocketLock {
@@ -40,11 +33,10 @@ impl SocketLock {
         }
         let mut name = socket.as_os_str().to_owned();
         name.push(".lock");
-        let file = open_lock(Path::new(&name)).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Self(file)),
-            Err(TryLockError::WouldBlock) => Err(AdminError::Held { socket: shown() }),
-            Err(TryLockError::Error(source)) => Err(failed(source)),
+        match OwnerLock::take(Path::new(&name)) {
+            Ok(lock) => Ok(Self { _lock: lock }),
+            Err(OwnerLockError::Held { .. }) => Err(AdminError::Held { socket: shown() }),
+            Err(OwnerLockError::Io(source)) => Err(failed(source)),
         }
     }
 }
@@ -109,14 +101,30 @@ mod tests {
             Err(AdminError::Held { .. })
         ));
         let _listener = bind(&path, None).await.unwrap();
-        let copy_of_a_fork = lock.0.try_clone().unwrap();
         drop(lock);
         let _lock = SocketLock::take(&path).unwrap();
-        drop(copy_of_a_fork);
         assert!(matches!(
             bind(&path, None).await,
             Err(AdminError::Held { .. })
         ));
+    }
+
+    #[test]
+    fn an_agent_starts_while_a_child_of_a_killed_one_still_has_the_lock() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.sock");
+        drop(SocketLock::take(&path).unwrap());
+        let lock = folder.path().join("agent.sock.lock");
+        // A pid that no process can have.
+        std::fs::write(&lock, "4194305\n").unwrap();
+        let child = std::fs::File::open(&lock).unwrap();
+        child.lock().unwrap();
+        let ends = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            drop(child);
+        });
+        SocketLock::take(&path).unwrap();
+        ends.join().unwrap();
     }
 
     #[tokio::test]

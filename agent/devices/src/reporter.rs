@@ -77,6 +77,19 @@ impl DeviceReportError {
             Self::Journal(_) => Disposition::Retry,
         }
     }
+
+    /// With what the user can do about an accelerator service that does not answer.
+    fn explain(&self) -> String {
+        let hint = match self {
+            Self::Service { source, .. } => match &**source {
+                AcceleratorError::Call(error) => error.hint("cyborg"),
+                _ => None,
+            },
+            Self::Journal(_) => None,
+        };
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        format!("{self}{hint}")
+    }
 }
 
 impl<D: VirtDriver> DeviceManager<D> {
@@ -99,7 +112,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                     self.due_at().unwrap_or(now + self.inner.options.interval)
                 }
                 Err(error) => {
-                    let text = error.to_string();
+                    let text = error.explain();
                     if self.is_new_message("telling", &text) {
                         tracing::warn!(error = %text, "reporting devices failed; retrying");
                     }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use berth_files::{OwnerLock, OwnerLockError};
 use berth_virt::guest_spec::{DiskFormat, ProjectId};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::task::spawn_blocking;
@@ -36,7 +37,7 @@ pub(super) struct ImageCache {
     downloads: Arc<DownloadTracker>,
     locks: Mutex<HashMap<String, Arc<RwLock<()>>>>,
     /// Locks the folder against other agents.
-    _lock: File,
+    _lock: OwnerLock,
 }
 
 /// A cached image. It is not removed while this value exists.
@@ -59,15 +60,11 @@ impl ImageCache {
         // Not listable, but QEMU's user must be able to pass.
         atomic_file::ensure_folder(folder, 0o711)?;
         let path = folder.join(".berth-lock");
-        let lock = berth_files::open_lock(&path)
-            .map_err(|error| DiskError::io("opening", &path, error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(DiskError::InUse { path }),
-            Err(fs::TryLockError::Error(error)) => {
-                return Err(DiskError::io("locking", &path, error));
-            }
-        }
+        let lock = match OwnerLock::take(&path) {
+            Ok(lock) => lock,
+            Err(OwnerLockError::Held { .. }) => return Err(DiskError::InUse { path }),
+            Err(OwnerLockError::Io(error)) => return Err(DiskError::io("locking", &path, error)),
+        };
         atomic_file::remove_partial_files(folder, is_ours)?;
         Ok(Self {
             folder: folder.to_owned(),

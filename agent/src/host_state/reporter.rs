@@ -54,6 +54,19 @@ impl HostReportError {
             Self::Journal(_) => Disposition::Retry,
         }
     }
+
+    /// With what the user can do about a scheduler that does not answer.
+    fn explain(&self) -> String {
+        let hint = match self {
+            Self::Service { source, .. } => match &**source {
+                HostsError::Call(error) => error.hint("conductor"),
+                _ => None,
+            },
+            Self::Journal(_) => None,
+        };
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+        berth_model::error_chain(self) + &hint
+    }
 }
 
 /// Dependencies of the reporter within the agent.
@@ -360,7 +373,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
 
     /// Logs a new failure. Returns the pause before the next attempt.
     fn record_failure(&mut self, error: &HostReportError) -> Duration {
-        let text = berth_model::error_chain(error);
+        let text = error.explain();
         let is_news = self.deps.failure.send_if_modified(|failure| {
             let is_news = failure.as_ref() != Some(&text);
             *failure = Some(text.clone());

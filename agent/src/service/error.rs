@@ -182,6 +182,15 @@ impl PassError {
         }
     }
 
+    /// What the user can do about a Placement that does not answer, with the option that names it. Other errors say it
+    /// themselves.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self.placement() {
+            Some(PlacementError::Call(error)) => error.hint("placement"),
+            _ => None,
+        }
+    }
+
     fn reason(&self) -> ExitReason {
         match self {
             PassError::Startup(error) if error.is_reshape_failed() => ExitReason::ReshapeFailed,

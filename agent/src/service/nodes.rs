@@ -344,9 +344,17 @@ impl<D> NodeSlot<D> {
             at: SystemTime::now(),
             took,
             result: PassResult::Failed,
-            text: truncate(&error_chain(error)),
+            text: truncate(&with_hint(error)),
             providers: ChangedProviders::default(),
         });
+    }
+}
+
+fn with_hint(error: &PassError) -> String {
+    let text = error_chain(error);
+    match error.hint() {
+        Some(hint) => format!("{text}; {hint}"),
+        None => text,
     }
 }
 

@@ -149,7 +149,7 @@ impl ListenOption {
         };
         let listener = TcpListener::bind(address)
             .await
-            .map_err(|error| listen_failure(address, &format!("[{section}] {option}"), &error))?;
+            .map_err(|error| listen_failure(address, section, option, &error))?;
         let address = listener.local_addr().unwrap_or(address);
         let proxies = config.api.trusted_proxies.clone();
         let listener = HttpListener::from(listener).with_trusted_proxies(proxies);
@@ -203,12 +203,20 @@ impl ServiceListener {
     }
 }
 
-/// The failure of a service that cannot listen on its address, which `option` names.
-pub fn listen_failure(address: SocketAddr, option: &str, error: &io::Error) -> Failure {
+/// The failure of a service that cannot listen on its address, which `option` of `section` has.
+pub fn listen_failure(
+    address: SocketAddr,
+    section: &str,
+    option: &str,
+    error: &io::Error,
+) -> Failure {
     let what = format!("cannot listen on {address}");
+    let variable = format!("BERTH__{section}__{option}").to_uppercase();
+    let option = format!("[{section}] {option}");
     match error.kind() {
-        io::ErrorKind::AddrInUse => Failure::caused(ErrorCode::Held, what, error)
-            .hint(format!("stop what listens there, or set {option}")),
+        io::ErrorKind::AddrInUse => Failure::caused(ErrorCode::Held, what, error).hint(format!(
+            "stop what listens there, or set {option} (or the variable {variable})"
+        )),
         io::ErrorKind::AddrNotAvailable => Failure::new(ErrorCode::BadValue, what)
             .cause(format!("{} is not an address of this host", address.ip()))
             .hint(format!("set {option} to an address that ip addr shows")),
@@ -226,15 +234,24 @@ mod tests {
         let error = |kind: io::ErrorKind| io::Error::from(kind);
         let foreign = error(io::ErrorKind::AddrNotAvailable);
         assert_eq!(
-            listen_failure(address, "[api] listen", &foreign).explain(),
+            listen_failure(address, "api", "listen", &foreign).explain(),
             "error: cannot listen on 192.0.2.55:24880 [BERTH-E0105]\ncause: 192.0.2.55 is not an address of this host\n\
              hint: set [api] listen to an address that ip addr shows\n"
         );
-        let used = listen_failure(address, "[api] listen", &error(io::ErrorKind::AddrInUse));
+        let used = listen_failure(
+            address,
+            "placement_service",
+            "listen",
+            &error(io::ErrorKind::AddrInUse),
+        );
         assert_eq!(used.code(), ErrorCode::Held);
         assert!(
+            used.explain().ends_with(
+                "\nhint: stop what listens there, or set [placement_service] listen (or the variable \
+                 BERTH__PLACEMENT_SERVICE__LISTEN)\n"
+            ),
+            "{}",
             used.explain()
-                .ends_with("\nhint: stop what listens there, or set [api] listen\n")
         );
     }
 }

@@ -1,15 +1,12 @@
 //! The lock on the state folder of `berth up` and `berth controller`: a second process in it would overwrite the
 //! endpoint files.
 //!
-//! The kernel releases the lock when the process ends. The file stays, and contains the pid of the last owner.
+//! The lock is an [`OwnerLock`].
 
-use std::fs::{File, TryLockError};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use berth_files::{FolderError, open_lock, own_folder};
+use berth_files::{FolderError, OwnerLock, OwnerLockError, own_folder};
 use berth_output::{ErrorCode, Failure};
 
 use crate::state_files;
@@ -17,20 +14,10 @@ use crate::state_files;
 /// Name of the lock file in the folder; it contains the pid of its owner.
 const LOCK: &str = "up.lock";
 
-/// How long a child of a killed owner may hold the lock: until it executes its own program.
-const FORK: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(20);
-
 /// The lock on a state folder. It is released on drop.
 #[derive(Debug)]
-pub struct StateLock(File);
-
-impl Drop for StateLock {
-    /// Closing the file is not enough: a forked child shares the lock until its exec.
-    fn drop(&mut self) {
-        // If this fails, the lock is released with the last copy.
-        self.0.unlock().ok();
-    }
+pub struct StateLock {
+    _lock: OwnerLock,
 }
 
 impl StateLock {
@@ -39,27 +26,11 @@ impl StateLock {
     /// Errors: another process has the lock, or the folder is not this user's alone.
     pub fn take(folder: &Path, mode: u32) -> Result<Self, Failure> {
         state_folder(folder, mode)?;
-        let unusable = |error: io::Error| unusable(folder, &error);
-        let mut file = open_lock(&folder.join(LOCK)).map_err(unusable)?;
-        let deadline = Instant::now() + FORK;
-        loop {
-            match file.try_lock() {
-                Ok(()) => break,
-                Err(TryLockError::WouldBlock) => {
-                    let owner = owner(&mut file);
-                    let has_ended = owner.is_some_and(|pid| !is_running(pid));
-                    if !has_ended || Instant::now() >= deadline {
-                        return Err(held(folder, owner));
-                    }
-                    thread::sleep(POLL);
-                }
-                Err(TryLockError::Error(error)) => return Err(unusable(error)),
-            }
+        match OwnerLock::take(&folder.join(LOCK)) {
+            Ok(lock) => Ok(Self { _lock: lock }),
+            Err(OwnerLockError::Held { owner }) => Err(held(folder, owner)),
+            Err(OwnerLockError::Io(error)) => Err(unusable(folder, &error)),
         }
-        file.set_len(0).map_err(unusable)?;
-        file.rewind().map_err(unusable)?;
-        writeln!(file, "{}", std::process::id()).map_err(unusable)?;
-        Ok(Self(file))
     }
 }
 
@@ -87,18 +58,6 @@ fn unusable(folder: &Path, error: &io::Error) -> Failure {
     let what = format!("cannot use the state folder {}", folder.display());
     Failure::caused(ErrorCode::State, what, error)
         .hint("name one that this user may write to: --state-dir DIR, or state_path")
-}
-
-/// The owner's pid; `None` if a new owner has not written it yet.
-fn owner(lock: &mut File) -> Option<u32> {
-    let mut content = String::new();
-    lock.rewind().ok()?;
-    lock.take(32).read_to_string(&mut content).ok()?;
-    content.trim().parse().ok()
-}
-
-fn is_running(pid: u32) -> bool {
-    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 fn held(folder: &Path, owner: Option<u32>) -> Failure {
@@ -133,27 +92,6 @@ mod tests {
         let text = std::fs::read_to_string(folder.join(LOCK)).unwrap();
         assert_eq!(text, format!("{pid}\n"));
         drop(again);
-    }
-
-    /// A child of a killed owner holds the lock until it executes its program.
-    #[test]
-    fn the_lock_of_an_owner_that_has_ended_is_waited_for() {
-        let parent = tempfile::tempdir().unwrap();
-        let folder = parent.path().join("state");
-        drop(StateLock::take(&folder, WITHOUT_GUESTS).unwrap());
-        // A pid that no process can have.
-        std::fs::write(folder.join(LOCK), "4194305\n").unwrap();
-        let child = File::open(folder.join(LOCK)).unwrap();
-        child.lock().unwrap();
-        let ends = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(100));
-            drop(child);
-        });
-        let taken = StateLock::take(&folder, WITHOUT_GUESTS).unwrap();
-        ends.join().unwrap();
-        let text = std::fs::read_to_string(folder.join(LOCK)).unwrap();
-        assert_eq!(text, format!("{}\n", std::process::id()));
-        drop(taken);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod check;
 mod host;
+mod image_properties;
 mod named_files;
 mod roles;
 mod running;

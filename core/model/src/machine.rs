@@ -96,20 +96,50 @@ impl GuestMachine {
         let specs = with_image_placement(extra_specs, properties);
         let placement = FlavorPlacement::of(vcpus, memory_mib, &specs)?;
         placement.check_whole_pages(ExtraSpecs(&specs))?;
-        let firmware = GuestFirmware::of(&specs, properties)?;
-        let options = MachineOptions::of(vcpus, &specs, properties)?;
-        if options.is_pc() && matches!(firmware, GuestFirmware::Uefi { secure_boot: true }) {
-            return Err(GuestMachineError::Image {
-                key: "hw_machine_type".to_owned(),
-                reason: "secure boot needs a q35".to_owned(),
-            });
-        }
+        let (firmware, options) = firmware_and_options(vcpus, &specs, properties)?;
         Ok(Self {
             placement,
             firmware,
             options,
         })
     }
+
+    /// Checks the properties of an image without a flavor. CPUs, cells and pages depend on the flavor and are not checked.
+    ///
+    /// Errors: a property with which [`GuestMachine::of`] refuses every flavor.
+    pub fn check_image(properties: &BTreeMap<String, String>) -> Result<(), GuestMachineError> {
+        const MODE: &str = "maxphysaddr_mode";
+        const BITS: &str = "maxphysaddr_bits";
+        image_properties::check_image_properties(properties)
+            .map_err(GuestMachineError::UnsupportedProperty)?;
+        // Half of the address width may be the flavor's.
+        let mut specs = BTreeMap::new();
+        let mode = properties.get(&format!("hw_{MODE}"));
+        let has_bits = properties.contains_key(&format!("hw_{BITS}"));
+        if mode.is_none() && has_bits {
+            specs.insert(format!("hw:{MODE}"), "emulate".to_owned());
+        }
+        if mode.is_some_and(|mode| mode == "emulate") && !has_bits {
+            specs.insert(format!("hw:{BITS}"), "46".to_owned());
+        }
+        firmware_and_options(1, &specs, properties).map(|_| ())
+    }
+}
+
+fn firmware_and_options(
+    vcpus: u32,
+    specs: &BTreeMap<String, String>,
+    properties: &BTreeMap<String, String>,
+) -> Result<(GuestFirmware, MachineOptions), GuestMachineError> {
+    let firmware = GuestFirmware::of(specs, properties)?;
+    let options = MachineOptions::of(vcpus, specs, properties)?;
+    if options.is_pc() && matches!(firmware, GuestFirmware::Uefi { secure_boot: true }) {
+        return Err(GuestMachineError::Image {
+            key: "hw_machine_type".to_owned(),
+            reason: "secure boot needs a q35".to_owned(),
+        });
+    }
+    Ok((firmware, options))
 }
 
 #[cfg(test)]

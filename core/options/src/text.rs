@@ -243,7 +243,7 @@ fn address(text: &str, write: &'static str) -> Result<std::net::SocketAddr, Wron
 pub const NO_LISTENER: &str = "none";
 
 const WRITE_LISTEN: &str =
-    "write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\", or \"none\"";
+    "write address and port such as \"127.0.0.1:8778\" or \"[::1]:8778\", or \"none\"";
 const WRITE_LOOPBACK: &str =
     "write a loopback address and port such as \"127.0.0.1:9177\", or \"none\"";
 

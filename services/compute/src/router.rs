@@ -55,7 +55,30 @@ pub fn router(compute: Compute, options: ComputeApiOptions) -> Router {
     project_path::without_projects(with_service_layer(behind_door, entrance), paths)
 }
 
+/// Nova passes requests for these on to a network service. Clients use them if the catalog has no network service, for
+/// instance `openstack server create --network NAME`.
+const OF_NETWORK_SERVICE: [&str; 7] = [
+    "os-fixed-ips",
+    "os-floating-ip-pools",
+    "os-floating-ips",
+    "os-networks",
+    "os-security-group-rules",
+    "os-security-groups",
+    "os-tenant-networks",
+];
+
 /// Names the missing route, because users of Nova may expect an unimplemented one.
 async fn no_such_route(uri: Uri) -> Fault {
-    Fault::not_found(format!("This compute API does not offer {}.", uri.path()))
+    let path = uri.path();
+    let is_of_networks = path
+        .split('/')
+        .any(|part| OF_NETWORK_SERVICE.contains(&part));
+    Fault::not_found(match is_of_networks {
+        true => format!(
+            "This cloud has no network service, so this compute API does not offer {path}. Create servers without ports and \
+             security groups: on the network that the operator chose (openstack server create --nic auto), or on none \
+             (--no-network)."
+        ),
+        false => format!("This compute API does not offer {path}."),
+    })
 }

@@ -110,7 +110,15 @@ pub(crate) fn shortage_reason(shortages: &[ResourceShortage]) -> Option<NoHostRe
             one.amount, one.class
         ),
     };
-    let wanted = |one: &ResourceShortage| format!("{} {}", one.amount, one.class);
+    // Without numbers of free resources, which only operators see.
+    let wanted = |one: &ResourceShortage| {
+        let shortage = match one.most {
+            Some(0) => "none is free",
+            Some(_) => "too much for any host now",
+            None => "enough is free, but not in one allocation",
+        };
+        format!("{} {}: {shortage}", one.amount, one.class)
+    };
     let reason =
         |all: Vec<String>| format!("no host has enough free resources: {}", all.join(", "));
     (!shortages.is_empty()).then(|| {
@@ -210,6 +218,16 @@ mod tests {
             Some(
                 "no host has enough free resources: 999999 MEMORY_MB: at most 65024 is free, 64 VCPU: at most 16 is free, \
                  1 PGPU: none is free, 5 DISK_GB: enough is free, but not in one allocation"
+            )
+        );
+        assert_eq!(
+            shortage_reason(&shortages)
+                .map(|reason| BootError::NoValidHost(reason).user_message())
+                .as_deref(),
+            Some(
+                "No valid host was found: no host has enough free resources: 999999 MEMORY_MB: too much for any host now, \
+                 64 VCPU: too much for any host now, 1 PGPU: none is free, 5 DISK_GB: enough is free, but not in one \
+                 allocation"
             )
         );
         assert_eq!(shortage_reason(&[]), None);

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use checks::{
-    DEFAULT_ACCOUNT, check_names, check_numbers, check_sizes, check_texts, normalize_guest_hints,
-    read_groups, read_hints, read_profile,
+    DEFAULT_ACCOUNT, check_names, check_numbers, check_places, check_sizes, check_texts,
+    normalize_guest_hints, read_groups, read_hints, read_profile,
 };
 pub use error::BootRequestError;
 pub(crate) use target::{BootTarget, HostFiltering};
@@ -49,6 +49,7 @@ impl BootRequest {
     /// Validates a body. A body without UUID gets `fresh`.
     pub fn new(mut body: CreateGuest, fresh: Uuid) -> Result<Self, BootRequestError> {
         check_names(&body)?;
+        check_places(&body)?;
         check_sizes(&body)?;
         normalize_guest_hints(&mut body)?;
         target::check(&body)?;

@@ -24,6 +24,6 @@ pub use berth_http::serve_tcp;
 pub use image::{
     CatalogImage, ChecksumAlgorithm, Data, DataChecksum, DiskFormat, ImageDataLocation,
 };
-pub use list::{ImageList, ImageListError, ImageListProblem};
+pub use list::{ImageList, ImageListError, ImageListProblem, ListedImage, ListedProperty};
 pub use policies::default_policy;
 pub use router::{ImageApiOptions, router};

@@ -62,6 +62,23 @@ pub struct ImageListProblem {
     pub reason: String,
 }
 
+/// An image of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedImage {
+    pub name: String,
+    pub properties: BTreeMap<String, ListedProperty>,
+}
+
+/// A property of an image, and its place in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedProperty {
+    pub value: String,
+    /// The line of the value, from 1.
+    pub line: usize,
+    /// The column of the value in characters, from 1.
+    pub column: usize,
+}
+
 fn shown_problems(path: &Path, problems: &[ImageListProblem]) -> String {
     let each = problems.iter().map(|it| {
         let (line, column, reason) = (it.line, it.column, &it.reason);
@@ -100,17 +117,19 @@ impl ImageList {
         })
     }
 
-    /// Validates the file. Of local data it checks only existence and size.
-    pub fn check(path: &Path) -> Result<(), ImageListError> {
-        for entry in entries_of(path)? {
+    /// Validates the file, and returns what it says about its images. Of local data it checks only existence and size.
+    /// Properties are for the caller to check.
+    pub fn check(path: &Path) -> Result<Vec<ListedImage>, ImageListError> {
+        let entries = entries_of(path)?;
+        for entry in &entries {
             let EntryPlace::Here(data) = &entry.place else {
                 continue;
             };
             let found = Data::open_file(data).and_then(|file| file.metadata());
-            let found = found.map_err(|source| no_data(path, &entry, data, source))?;
-            is_as_long(path, &entry, data, found.len())?;
+            let found = found.map_err(|source| no_data(path, entry, data, source))?;
+            is_as_long(path, entry, data, found.len())?;
         }
-        Ok(())
+        Ok(entries.into_iter().map(listed).collect())
     }
 
     /// The path of the file, if there is one.
@@ -126,6 +145,21 @@ impl ImageList {
 
     pub fn images(&self) -> impl Iterator<Item = &CatalogImage> {
         self.images.values()
+    }
+}
+
+fn listed(entry: ImageDefinition) -> ListedImage {
+    let properties = entry.properties.into_iter().map(|(key, property)| {
+        let listed = ListedProperty {
+            value: property.value,
+            line: property.at.line,
+            column: property.at.column,
+        };
+        (key, listed)
+    });
+    ListedImage {
+        name: entry.name,
+        properties: properties.collect(),
     }
 }
 
@@ -232,7 +266,11 @@ fn image(
         min_ram: entry.min_ram,
         min_disk: entry.min_disk,
         tags: entry.tags.into_iter().collect::<BTreeSet<_>>(),
-        properties: entry.properties,
+        properties: entry
+            .properties
+            .into_iter()
+            .map(|(key, property)| (key, property.value))
+            .collect(),
         os_hidden: entry.os_hidden,
         created_at: changed.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST_SECOND),
     })

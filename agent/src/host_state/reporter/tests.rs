@@ -351,6 +351,8 @@ async fn a_scheduler_that_is_away_gets_the_state_when_it_comes_and_health_shows_
         why.contains("reporting the state of") && why.contains(NODE),
         "{why}"
     );
+    let hint = "; check that the service is running, and that its URL is right: [conductor] endpoint_override";
+    assert!(why.ends_with(hint), "{why}");
     scheduler.come().await;
     let reported = scheduler.next_state().await;
     assert_eq!(reported["nodes"][0]["vcpus"], 8);

@@ -108,7 +108,9 @@ fn on_this_host(
     loaded.warnings.extend(expiring);
     if role != Some(StartRole::Agent) {
         problems.extend(policy_files(loaded));
-        problems.extend(named_files::images(loaded));
+        let images = named_files::images(loaded);
+        problems.extend(images.errors);
+        loaded.warnings.extend(images.warnings);
         problems.extend(services_files::problems(loaded));
         let scheduling = context.block_on(scheduling::judge(loaded))?;
         problems.extend(scheduling.errors);

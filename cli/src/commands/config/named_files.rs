@@ -8,6 +8,15 @@ use berth_fake::{FakeDriver, MachineError};
 use berth_image::{ImageList, ImageListError};
 use berth_output::ErrorCode;
 
+use super::image_properties;
+
+/// Mistakes in a file, and what is suspected to be one.
+#[derive(Debug, Default)]
+pub(super) struct FileFindings {
+    pub(super) errors: Vec<ConfigProblem>,
+    pub(super) warnings: Vec<ConfigProblem>,
+}
+
 /// Errors in the fake driver's machine. Blocks.
 pub(super) fn machine(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let config = &loaded.config;
@@ -36,15 +45,16 @@ pub(super) fn machine(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     }
 }
 
-/// Errors in the list of images, with which the compute API and the image service do not start. Blocks.
-pub(super) fn images(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+/// Mistakes in the list of images: those with which the compute API and the image service do not start, and properties with
+/// which servers are refused. Blocks.
+pub(super) fn images(loaded: &LoadedConfig) -> FileFindings {
     let config = &loaded.config;
     // With an external image service the list is not read.
     if config.glance.auth_type.is_some() {
-        return Vec::new();
+        return FileFindings::default();
     }
     let Some(path) = config.compute_service.images_file.as_deref() else {
-        return Vec::new();
+        return FileFindings::default();
     };
     let in_list = |line: usize, column: usize, wrong, code| ConfigProblem {
         at: format!("{}:{line}:{column}", path.display()),
@@ -53,8 +63,8 @@ pub(super) fn images(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
         right: String::new(),
         code,
     };
-    match ImageList::check(path) {
-        Ok(()) => Vec::new(),
+    let errors = match ImageList::check(path) {
+        Ok(images) => return image_properties::findings(path, &images),
         Err(ImageListError::Unreadable { source, .. }) => {
             let key = "compute_service.images_file";
             let wrong = unreadable(path, &source);
@@ -75,6 +85,10 @@ pub(super) fn images(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
             let wrong = format!("image {image:?}: the data {}", unreadable(&data, &source));
             vec![in_list(line, column, wrong, ErrorCode::Missing)]
         }
+    };
+    FileFindings {
+        errors,
+        warnings: Vec::new(),
     }
 }
 
@@ -120,7 +134,8 @@ mod tests {
         };
         let loaded = resolve(&[document], &[]).unwrap();
         let mut problems = machine(&loaded);
-        problems.extend(images(&loaded));
+        let images = images(&loaded);
+        problems.extend(images.errors.into_iter().chain(images.warnings));
         problems.iter().map(ToString::to_string).collect()
     }
 
@@ -161,6 +176,12 @@ mod tests {
                 "size says 7 bytes",
             ),
             (images, image.replace("a.raw", "b.raw"), "1:1", "b.raw"),
+            (
+                images,
+                format!("{image}properties = {{ hw_disk_bsu = \"scsi\" }}\n"),
+                "5:30",
+                "did you mean hw_disk_bus?",
+            ),
         ] {
             write(machine, MACHINE);
             write(images, &image);

@@ -61,16 +61,16 @@ pub(super) struct CreateArguments {
     /// An image property, may be repeated: hw_firmware_type=uefi, os_secure_boot=required.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "image")]
     image_property: Vec<(String, String)>,
-    /// Boot this kernel file of the host directly. It must lie in one of [image_cache] image_directories.
+    /// Boot this kernel of the host directly: an absolute path in one of its [image_cache] image_directories.
     #[arg(long, value_name = "FILE")]
     kernel: Option<String>,
-    /// The initial RAM disk of the kernel.
+    /// The initial RAM disk of the kernel: an absolute path, too.
     #[arg(long, value_name = "FILE", requires = "kernel")]
     ramdisk: Option<String>,
     /// The command line of the kernel.
     #[arg(long, value_name = "TEXT", requires = "kernel", default_value = "")]
     cmdline: String,
-    /// Attach an interface to this libvirt network; may be repeated.
+    /// Attach an interface to this libvirt network; may be repeated. A host without it refuses the guest.
     #[arg(long, value_name = "NAME")]
     network: Vec<String>,
     /// Attach an interface to this Linux bridge, after those of --network; may be repeated.

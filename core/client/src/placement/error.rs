@@ -213,7 +213,7 @@ impl PlacementError {
     }
 }
 
-const ENDPOINT_LIST: &str = "openstack endpoint list --service placement";
+const ENDPOINT_LIST: &str = "its URL is [placement] endpoint_override, or by default the catalog's (openstack endpoint list --service placement)";
 
 /// What to do if Placement does not accept the token.
 fn token_hint(account: &Account) -> String {

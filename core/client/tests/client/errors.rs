@@ -197,7 +197,8 @@ async fn a_url_of_another_service_is_not_placement() {
         assert_eq!(
             error.to_string(),
             format!(
-                "http://placement is not a Placement API ({found}); openstack endpoint list --service placement"
+                "http://placement is not a Placement API ({found}); its URL is [placement] endpoint_override, or by default the \
+                 catalog's (openstack endpoint list --service placement)"
             ),
             "{what}"
         );

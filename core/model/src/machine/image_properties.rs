@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::support::{HostSupport, UnsupportedKey};
+use crate::nearest_name;
 
 /// Prefixes of names that end with a cell's number.
 const NUMBERED: [&str; 2] = ["hw_numa_cpus.", "hw_numa_mem."];
@@ -71,11 +72,19 @@ pub fn check_image_property(name: &str, value: &str) -> Result<(), UnsupportedKe
             Err(UnsupportedKey::EncryptedVolume)
         }
         Some(support) => support.check(name, value),
-        None if name.starts_with("hw_") || name.starts_with("os_glance_") => {
-            HostSupport::refused("hosts do not know it").check(name, value)
+        None if is_of_hosts(name) && !value.trim().is_empty() => {
+            Err(UnsupportedKey::UnknownProperty {
+                key: name.chars().take(80).collect(),
+                nearest: nearest_name(name, image_property_names()),
+            })
         }
         None => Ok(()),
     }
+}
+
+/// Whether an unknown name can only be meant for hosts.
+fn is_of_hosts(name: &str) -> bool {
+    name.starts_with("hw_") || name.starts_with("os_glance_")
 }
 
 pub(super) fn check_image_properties(
@@ -410,5 +419,18 @@ mod tests {
         ] {
             assert_eq!(check_image_property(name, value), Ok(()), "{name}");
         }
+    }
+
+    #[test]
+    fn an_unknown_property_of_hosts_is_refused_with_the_name_that_is_meant() {
+        let refused = |name| check_image_property(name, "x").unwrap_err().to_string();
+        assert_eq!(
+            refused("hw_firmware_tpye"),
+            "unknown image property hw_firmware_tpye; did you mean hw_firmware_type?"
+        );
+        assert_eq!(
+            refused("hw_colour_of_case"),
+            "unknown image property hw_colour_of_case"
+        );
     }
 }

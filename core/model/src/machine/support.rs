@@ -61,6 +61,14 @@ pub enum UnsupportedKey {
         /// The known name that is most similar.
         nearest: Option<&'static str>,
     },
+    /// An image property that no host reads; it is probably misspelt.
+    #[error("unknown image property {key}{}", nearest.map(|it| format!("; did you mean {it}?")).unwrap_or_default())]
+    UnknownProperty {
+        /// The key, at most 80 characters.
+        key: String,
+        /// The known name that is most similar.
+        nearest: Option<&'static str>,
+    },
     /// The image was uploaded from an encrypted volume (`cinder_encryption_key_id`). The text is Nova's.
     #[error("Direct booting of an image uploaded from an encrypted volume is unsupported.")]
     EncryptedVolume,

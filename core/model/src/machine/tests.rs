@@ -514,3 +514,44 @@ fn options_are_stored_and_read_back() {
     let other = r#"{"machine_type": "pc-i440fx"}"#;
     assert!(serde_json::from_str::<MachineOptions>(other).is_err());
 }
+
+#[test]
+fn an_image_alone_is_refused_if_no_flavor_could_go_with_it() {
+    for properties in [
+        "",
+        "hw_cpu_sockets=4 hw_cpu_max_sockets=4",
+        "hw_firmware_type=uefi os_secure_boot=required",
+        "hw_maxphysaddr_bits=46",
+        "hw_maxphysaddr_mode=emulate",
+        "hw_disk_bus=ide hw_machine_type=pc",
+        "hw_numa_nodes=8",
+        "mine=x",
+    ] {
+        assert_eq!(
+            GuestMachine::check_image(&map(properties)),
+            Ok(()),
+            "{properties}"
+        );
+    }
+    for (properties, text) in [
+        (
+            "hw_machine_type=i440",
+            "image.properties: hw_machine_type: expected q35, pc, pc-q35-VERSION or pc-i440fx-VERSION",
+        ),
+        (
+            "hw_maxphysaddr_bits=99",
+            "image.properties: hw_maxphysaddr_bits: expected 32 to 52",
+        ),
+        (
+            "hw_machine_type=pc hw_firmware_type=uefi os_secure_boot=required",
+            "image.properties: hw_machine_type: secure boot needs a q35",
+        ),
+        (
+            "hw_tpm_version=2.0",
+            "image.properties: hw_tpm_version is not supported: guests have no TPM",
+        ),
+    ] {
+        let refused = GuestMachine::check_image(&map(properties)).unwrap_err();
+        assert_eq!(refused.to_string(), text);
+    }
+}

@@ -8,13 +8,13 @@
 //! Closing any descriptor of the database would release SQLite's own locks. Our descriptor is therefore opened before SQLite opens the file,
 //! and stays open if connections may outlive the ownership ([`Ownership::keep_open_until_exit`]).
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use berth_files::{open_lock, open_options};
+use berth_files::{OwnerLockError, lock_after, open_lock, open_options, read_owner, write_owner};
 
 use super::OpenError;
 
@@ -80,16 +80,30 @@ impl Ownership {
             path: path.clone(),
             source,
         };
-        let mut lock_file = open_lock(&path).map_err(failed)?;
+        let lock_file = open_lock(&path).map_err(failed)?;
         // The lock file first: then no other opening in this process closes a descriptor of a database in use.
-        lock(&lock_file, database, failed, || read_owner(&lock_file))?;
+        lock_after(&lock_file, || read_owner(&lock_file)).map_err(|error| match error {
+            OwnerLockError::Held { owner } => OpenError::Held {
+                path: database.to_owned(),
+                owner,
+            },
+            OwnerLockError::Io(source) => failed(source),
+        })?;
         let unreadable = |source| OpenError::Unreadable {
             path: database.to_owned(),
             source,
         };
         let file = open_or_create(database).map_err(unreadable)?;
-        lock(&file, database, unreadable, || None)?;
-        write_owner(&mut lock_file).map_err(failed)?;
+        // A child of a killed owner closes its copies of both files one after the other.
+        let last_owner = read_owner(&lock_file);
+        lock_after(&file, || last_owner).map_err(|error| match error {
+            OwnerLockError::Held { .. } => OpenError::Held {
+                path: database.to_owned(),
+                owner: None,
+            },
+            OwnerLockError::Io(source) => unreadable(source),
+        })?;
+        write_owner(&lock_file).map_err(failed)?;
         Ok(Self {
             lock_file,
             database: Some(file),
@@ -117,22 +131,6 @@ impl Drop for Ownership {
     }
 }
 
-fn lock(
-    file: &File,
-    database: &Path,
-    failed: impl FnOnce(io::Error) -> OpenError,
-    owner: impl FnOnce() -> Option<u32>,
-) -> Result<(), OpenError> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(OpenError::Held {
-            path: database.to_owned(),
-            owner: owner(),
-        }),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
-    }
-}
-
 /// Opens the file for reading only, so that SQLite reports a read-only file. A new file is readable by its owner only, independent of the
 /// umask, because journals contain data of tenants. SQLite gives its own files the same mode.
 fn open_or_create(database: &Path) -> io::Result<File> {
@@ -151,18 +149,6 @@ fn lock_path(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".lock");
     PathBuf::from(name)
-}
-
-fn read_owner(file: &File) -> Option<u32> {
-    let mut text = String::new();
-    file.take(32).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
-}
-
-fn write_owner(file: &mut File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{}", std::process::id())
 }
 
 #[cfg(test)]
@@ -201,5 +187,24 @@ mod tests {
             matches!(second, Err(OpenError::Held { owner: None, .. })),
             "{second:?}"
         );
+    }
+
+    #[test]
+    fn a_database_is_opened_while_a_child_of_a_killed_owner_still_has_the_locks() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("berth.db");
+        drop(Ownership::take(&database).unwrap());
+        // A pid that no process can have.
+        fs::write(lock_path(&database), "4194305\n").unwrap();
+        let copies = [lock_path(&database), database.clone()].map(|path| File::open(path).unwrap());
+        copies.iter().for_each(|copy| copy.lock().unwrap());
+        let ends = std::thread::spawn(move || {
+            for copy in copies {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                drop(copy);
+            }
+        });
+        Ownership::take(&database).unwrap();
+        ends.join().unwrap();
     }
 }

@@ -187,10 +187,26 @@ async fn a_path_may_have_the_callers_project_in_it_and_no_other() {
 #[tokio::test]
 async fn a_route_of_novas_that_is_not_here_is_named() {
     let service = Service::start().await;
-    let reply = service.get("alice", "2.35", "/os-networks").await;
-    assert_eq!(reply.status, 404, "{reply:?}");
-    assert_eq!(
-        reply.body["itemNotFound"]["message"],
-        "This compute API does not offer /v2.1/os-networks."
-    );
+    for (path, message) in [
+        (
+            "/os-snapshots",
+            "This compute API does not offer /v2.1/os-snapshots.",
+        ),
+        (
+            "/os-networks",
+            "This cloud has no network service, so this compute API does not offer /v2.1/os-networks. Create servers \
+             without ports and security groups: on the network that the operator chose (openstack server create --nic \
+             auto), or on none (--no-network).",
+        ),
+        (
+            "/project-of-alice/os-networks/blue",
+            "This cloud has no network service, so this compute API does not offer",
+        ),
+    ] {
+        let reply = service.get("alice", "2.35", path).await;
+        assert_eq!(reply.status, 404, "{reply:?}");
+        let told = reply.body["itemNotFound"]["message"].to_string();
+        let told = told.trim_matches('"');
+        assert!(told.starts_with(message), "{told}");
+    }
 }

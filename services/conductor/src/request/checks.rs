@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_model::{DeviceProfileName, Flavor, RequestGroups};
 use berth_wire::conductor::CreateGuest;
-use berth_wire::guest::ImageLocation;
+use berth_wire::guest::{ImageLocation, NetworkBody, NetworkSource};
 use uuid::Uuid;
 
 use super::error::BootRequestError;
@@ -72,6 +72,56 @@ pub(super) fn check_names(body: &CreateGuest) -> Result<(), BootRequestError> {
         ),
         _ => Ok(()),
     }
+}
+
+/// Checks the paths and network names of a new request, which every host would refuse.
+pub(super) fn check_places(body: &CreateGuest) -> Result<(), BootRequestError> {
+    let wrong = |field, expected| Err(BootRequestError::Text { field, expected });
+    let image = body.image.as_ref().and_then(|image| match &image.location {
+        ImageLocation::Path(path) => Some(path),
+        ImageLocation::Url(_) | ImageLocation::Glance(_) => None,
+    });
+    let kernel = body.kernel.as_ref();
+    for (field, path) in [
+        ("image.location.path", image),
+        ("kernel.kernel", kernel.map(|boot| &boot.kernel)),
+        (
+            "kernel.ramdisk",
+            kernel.and_then(|boot| boot.ramdisk.as_ref()),
+        ),
+    ] {
+        if path.is_some_and(|path| !is_host_path(path)) {
+            return wrong(
+                field,
+                "the absolute path of a file on the host is expected, without . and .. parts, such as /srv/guests/vmlinuz",
+            );
+        }
+    }
+    let is_name = |name: &str, most: usize| {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
+        (1..=most).contains(&name.len())
+            && !matches!(name, "." | "..")
+            && name.bytes().all(is_letter)
+    };
+    let fits = |network: &NetworkBody| match &network.source {
+        NetworkSource::Network(name) => is_name(name, 64),
+        NetworkSource::Bridge(name) => is_name(name, 15),
+    };
+    if !body.networks.iter().all(fits) {
+        return wrong(
+            "networks",
+            "the name of a network has 1 to 64 letters, digits, _, -, . and :, and that of a bridge at most 15",
+        );
+    }
+    Ok(())
+}
+
+fn is_host_path(path: &str) -> bool {
+    let is_part = |part: &str| !matches!(part, "" | "." | "..");
+    is_line(path, 4095)
+        && path
+            .strip_prefix('/')
+            .is_some_and(|rest| rest.split('/').all(is_part))
 }
 
 /// Checks the sizes of extra specs and hints of a new request.

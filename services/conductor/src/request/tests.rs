@@ -105,6 +105,32 @@ fn what_is_wrong_is_named_by_its_field() {
             json!({"location": {"url": "http://u@host"}, "format": "raw"}),
             "image.location.url: ",
         ),
+        (
+            "/image",
+            json!({"location": {"path": "disk.img"}, "format": "raw"}),
+            "image.location.path: the absolute path of a file on the host is expected",
+        ),
+        (
+            "/kernel",
+            json!({"kernel": "vmlinuz"}),
+            "kernel.kernel: the absolute path of a file on the host is expected, without . and .. parts, such as \
+             /srv/guests/vmlinuz",
+        ),
+        (
+            "/kernel",
+            json!({"kernel": "/vmlinuz", "ramdisk": "/a/../initrd"}),
+            "kernel.ramdisk: the absolute path",
+        ),
+        (
+            "/networks",
+            json!([{"source": {"network": "no net"}}]),
+            "networks: the name of a network has 1 to 64 letters",
+        ),
+        (
+            "/networks",
+            json!([{"source": {"bridge": "a-name-of-16-byt"}}]),
+            "networks: the name of a network",
+        ),
         ("/node", json!("two words"), "node: "),
         ("/host", json!(" h"), "host: 1 to 255"),
         ("/ignore_hosts", json!([""]), "ignore_hosts: at most 1024"),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use berth_model::nearest_name;
 use serde::Deserialize;
 use toml::Spanned;
 use uuid::Uuid;
@@ -44,7 +45,7 @@ struct ImageFileEntry {
     #[serde(default)]
     tags: Vec<String>,
     #[serde(default)]
-    properties: BTreeMap<String, String>,
+    properties: BTreeMap<String, Spanned<String>>,
     #[serde(default)]
     os_hidden: bool,
 }
@@ -89,8 +90,15 @@ pub(super) struct ImageDefinition {
     pub(super) min_ram: u64,
     pub(super) min_disk: u64,
     pub(super) tags: Vec<String>,
-    pub(super) properties: BTreeMap<String, String>,
+    pub(super) properties: BTreeMap<String, PropertyDefinition>,
     pub(super) os_hidden: bool,
+}
+
+/// A property, and the place of its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PropertyDefinition {
+    pub(super) at: Spot,
+    pub(super) value: String,
 }
 
 /// Where the data are. Data from elsewhere need a checksum, because anybody on the way could change them.
@@ -104,10 +112,9 @@ pub(super) enum EntryPlace {
 /// Parses the entries; names and ids are unique. Reports every entry with a problem.
 pub(super) fn entries(text: &str) -> Result<Vec<ImageDefinition>, Vec<EntryProblem>> {
     let file: ImagesFile = toml::from_str(text).map_err(|error| {
-        let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
         vec![EntryProblem {
             at: Spot::of(text, error.span().map_or(0, |span| span.start)),
-            reason: lines.join("; "),
+            reason: parse_reason(error.message()),
         }]
     })?;
     let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
@@ -127,7 +134,7 @@ pub(super) fn entries(text: &str) -> Result<Vec<ImageDefinition>, Vec<EntryProbl
         if format.is_none() {
             wrong(format_at, "disk_format is \"raw\" or \"qcow2\"");
         }
-        let checked = checked(entry, at, format.unwrap_or(DiskFormat::Raw));
+        let checked = checked(text, entry, at, format.unwrap_or(DiskFormat::Raw));
         match checked {
             Err(reason) => wrong(at, &reason),
             Ok(entry) if !names.insert(entry.name.clone()) => {
@@ -143,6 +150,23 @@ pub(super) fn entries(text: &str) -> Result<Vec<ImageDefinition>, Vec<EntryProbl
     }
 }
 
+/// The parser's message on one line. An unknown key gets the known one that is most similar instead of all.
+fn parse_reason(message: &str) -> String {
+    // "unknown field `a`, expected one of `b`, `c`"
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let key = quoted
+        .next()
+        .filter(|_| message.starts_with("unknown field "));
+    let near = key.and_then(|key| {
+        let near = nearest_name(key, quoted)?;
+        Some(format!("unknown key {key:?}; did you mean {near:?}?"))
+    });
+    near.unwrap_or_else(|| {
+        let lines: Vec<&str> = message.lines().map(str::trim).collect();
+        lines.join("; ")
+    })
+}
+
 fn disk_format(text: &str) -> Option<DiskFormat> {
     match text {
         "raw" => Some(DiskFormat::Raw),
@@ -152,6 +176,7 @@ fn disk_format(text: &str) -> Option<DiskFormat> {
 }
 
 fn checked(
+    text: &str,
     entry: ImageFileEntry,
     at: Spot,
     disk_format: DiskFormat,
@@ -194,6 +219,11 @@ fn checked(
             ));
         }
     }
+    let properties = entry.properties.into_iter().map(|(key, value)| {
+        let at = Spot::of(text, value.span().start);
+        let value = value.into_inner();
+        (key, PropertyDefinition { at, value })
+    });
     Ok(ImageDefinition {
         at,
         id: entry.id.unwrap_or_else(|| id_of(&entry.name)),
@@ -205,7 +235,7 @@ fn checked(
         min_ram: entry.min_ram,
         min_disk: entry.min_disk,
         tags: entry.tags,
-        properties: entry.properties,
+        properties: properties.collect(),
         os_hidden: entry.os_hidden,
     })
 }
@@ -308,6 +338,10 @@ mod tests {
                 "\"raw\" or \"qcow2\"",
             ),
             (raw("colour = 1"), "colour"),
+            (
+                raw("").replace("format", "disk_fromat"),
+                "unknown key \"disk_fromat\"; did you mean \"disk_format\"?",
+            ),
             (raw("container_format = \"ovf\""), "\"bare\""),
             (raw("min_ram = 2147483648"), "min_ram is at most"),
             (raw("tags = [\"\"]"), "the tag \"\""),

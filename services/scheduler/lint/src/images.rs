@@ -1,13 +1,40 @@
 //! Rules for images' properties.
 
+use std::collections::BTreeSet;
+
 use super::{ImageEntry, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind};
-use berth_model::{check_image_property, known_image_property, nearest_name};
+use berth_model::{
+    GuestMachine, GuestMachineError, check_image_property, known_image_property, nearest_name,
+};
 use berth_scheduler_objects::request::ImageProperties;
 
 /// How properties begin that Nova reads.
 const PREFIXES: [&str; 4] = ["hw_", "img_", "os_", "trait"];
 
 pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<LintFinding>) {
+    let before = findings.len();
+    lint_each(image, findings);
+    let wrong: BTreeSet<_> = findings[before..]
+        .iter()
+        .filter_map(|it| it.place.key.clone())
+        .collect();
+    lint_machine(image, &wrong, findings);
+}
+
+/// The first value that no host can build, without the properties that are wrong by themselves.
+fn lint_machine(image: &ImageEntry, wrong: &BTreeSet<String>, findings: &mut Vec<LintFinding>) {
+    let mut rest = image.properties.clone();
+    rest.retain(|name, _| !wrong.contains(name));
+    if let Err(GuestMachineError::Image { key, reason }) = GuestMachine::check_image(&rest)
+        && let Some(value) = rest.get(&key)
+    {
+        let place = LintSubject::new(LintSubjectKind::Image, &image.name, &key);
+        let text = format!("each request with it is refused: the value is `{value}`: {reason}");
+        findings.push(place.finds(LintSeverity::Error, LintCode::BadValue, text));
+    }
+}
+
+fn lint_each(image: &ImageEntry, findings: &mut Vec<LintFinding>) {
     for (name, value) in &image.properties {
         let place = LintSubject::new(LintSubjectKind::Image, &image.name, name);
         let one = [(name.clone(), value.clone())].into();

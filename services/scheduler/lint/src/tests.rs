@@ -373,6 +373,11 @@ fn images_have_properties_that_are_known() {
             "efi",
             "error: image i, hw_firmware_type: each request with it is refused: the value is `efi`; right would be: ",
         ),
+        (
+            "hw_machine_type",
+            "i440",
+            "error: image i, hw_machine_type: each request with it is refused: the value is `i440`: expected q35, pc, ",
+        ),
     ] {
         let got =
             found(&json!({"images": [{"name": "i", "properties": {name: value}}]})).join("\n");

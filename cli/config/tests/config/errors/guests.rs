@@ -21,7 +21,7 @@ pub(super) const CASES: &[Case] = cases! {
     "[agent]\nevents_listen = \"0.0.0.0:8775\"" => ["berth.toml:2:17: agent.events_listen: 0.0.0.0:8775 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\", or \"none\" [BERTH-E0105]"];
     "[agent]\nevents_listen = \"127.0.0.1:8775\"" => ["berth.toml:2:17: agent.events_listen: callers need a token, and no Keystone is named that validates it; set auth_url and an account in [keystone_authtoken], or write events_auth_strategy = \"noauth2\" in [agent] to accept events from every user of this host [BERTH-E0107]"];
     "[conductor_service]\nauth_strategy = \"keystone\"" => ["berth.toml:2:17: conductor_service.auth_strategy: \"keystone\" is not one of the words accepted; write one of noauth2 [BERTH-E0105]"];
-    "[agent]\nlisten = \"9178\"" => ["berth.toml:2:10: agent.listen: \"9178\" is not an address and port; write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\", or \"none\" [BERTH-E0105]"];
+    "[agent]\nlisten = \"9178\"" => ["berth.toml:2:10: agent.listen: \"9178\" is not an address and port; write address and port such as \"127.0.0.1:8778\" or \"[::1]:8778\", or \"none\" [BERTH-E0105]"];
     "[agent]\nlisten = \"[::]:9178\"\ntls_cert = \"/c\"" => ["berth.toml:2:10: agent.listen: without tls_key and client_ca no client can connect; write tls_cert, tls_key and client_ca in [agent] [BERTH-E0107]"];
     "[accelerators]\nscrub = \"sometimes\"" => ["berth.toml:2:9: accelerators.scrub: \"sometimes\" is not one of the words accepted; write one of always, never [BERTH-E0105]"];
     "[conductor_service]\nretry_timeout = -1" => ["berth.toml:2:17: conductor_service.retry_timeout: -1 is out of range; write a whole number from 0 to 86400 [BERTH-E0105]"];

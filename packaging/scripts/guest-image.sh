@@ -9,8 +9,8 @@
 #   FOLDER/disk.img      a disk with both and a boot loader, raw (32 MiB)
 #   FOLDER/images.toml   that disk as the image "berth-guest", for [compute_service] images_file
 #
-# The guest says on its serial console which PCI devices it has and what its config drive says, then waits; its power button
-# ends it. `berth guest create --kernel FOLDER/vmlinuz --ramdisk FOLDER/initrd.gz` boots it.
+# The guest says on its serial console which PCI devices it has and what its config drive says, then carries out the commands
+# that are typed there; its power button ends it. `berth guest create --kernel FOLDER/vmlinuz --ramdisk FOLDER/initrd.gz` boots it.
 set -eu -o pipefail
 export LC_ALL=C
 
@@ -82,8 +82,10 @@ for disk in /dev/sr0 /dev/vdb /dev/vdc /dev/vda; do
         break
     done
 done
-echo "berth-guest: ready"
+echo "berth-guest: ready" | tee /dev/tty0 2>/dev/null
 acpid -f -l /dev/null &
+# What is typed on the serial console is a command.
+while read -r command; do sh -c "$command"; done
 exec sleep 2147483647
 INIT
     chmod 0755 "$1"
@@ -99,7 +101,7 @@ PROMPT 0
 LABEL guest
   LINUX /vmlinuz
   INITRD /initrd.gz
-  APPEND console=ttyS0 quiet no_timer_check
+  APPEND console=tty0 console=ttyS0 quiet no_timer_check
 CFG
     truncate -s "${size}M" "$disk"
     PATH=$tools:$PATH mformat -i "$disk" -v BERTH -h 16 -s 63 -T $((size * 2048)) ::

@@ -28,6 +28,7 @@
 //! | [`binding_wait`], [`Accelerators`] | waits for accelerator requests: the state machine, and the client of the service |
 //! | [`external_events`] | dispatches the events of services |
 //! | [`GuestResources`], [`HostResources`] | prepares and releases devices and disks |
+//! | [`console`], [`ConsoleConnection`] | the log of a serial console, and connections to consoles |
 //! | [`files`] | checks the host files that an instance uses |
 
 mod accelerators;
@@ -45,6 +46,7 @@ pub mod fit;
 mod guests;
 mod host_resources;
 mod image_downloads;
+mod live_console;
 mod manager;
 mod outcome;
 mod power;
@@ -66,6 +68,7 @@ pub use external_events::{BindEvent, ExternalEvents};
 pub use files::{AllowedFile, AllowedSpec, FileRefusal, GuestFiles};
 pub use guests::{Guests, GuestsError, GuestsParts};
 pub use host_resources::HostResources;
+pub use live_console::{ConsoleConnection, OpenConsoleError};
 pub use manager::{FindingObserver, GuestManager};
 pub use outcome::{BlockedGuests, BlockedReason, ReconcileOutcome};
 pub use power::PowerError;

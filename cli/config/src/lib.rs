@@ -41,8 +41,9 @@ pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, AcceleratorsSection, AgentClient, AgentSection, ApiSection, AuthStrategy,
     ComputeSection, ComputeService, ConductorAuthStrategy, ConductorService, Config,
-    ConfigDriveLayout, DevicesSection, HOST_PART, IdentityService, ImageCacheSection,
-    MdevTypeSection, ModelSection, PciSection, PlacementService, ScrubPolicy,
+    ConfigDriveLayout, ConsoleDefault, ConsoleSection, ConsoleauthSection, DevicesSection, HOST_PART, IdentityService, ImageCacheSection,
+    MdevTypeSection, ModelSection, NovncproxySection, PciSection, PlacementService, ProxyAddress,
+    ScrubPolicy, SerialConsoleSection,
     TrustedComputingSection, UpdateInterval, catalog_entry,
 };
 pub use sources::{DIRECTORY, FILE, Sources};

@@ -111,7 +111,7 @@ Architecture: $(dpkg --print-architecture)
 Maintainer: The Berth project <maintainers@berth.example>
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: $(needed_libraries "$root/usr/bin/berth")
-Recommends: libvirt-daemon-system, qemu-system-x86 | qemu-system, qemu-utils
+Recommends: libvirt-daemon-system, qemu-system-x86 | qemu-system, qemu-utils, novnc
 Suggests: ovmf
 Section: admin
 Priority: optional

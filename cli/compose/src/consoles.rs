@@ -16,6 +16,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::listener::{ListenOption, NOVNCPROXY, SERIALPROXY, ServiceListener};
 
+/// The page of noVNC that shows a screen without further controls.
+const PAGE: &str = "vnc_lite.html";
+
 /// The proxies, listening and not served yet.
 pub struct OpenConsoleProxies(Vec<OpenProxy>);
 
@@ -40,7 +43,8 @@ impl OpenConsoleProxies {
         let vnc = config.novncproxy(default);
         let serial = config.serialproxy(default);
         let vnc = listen(config, &NOVNCPROXY, vnc).await?.map(|listener| {
-            let own = || format!("{}/vnc_lite.html", listener.url());
+            warn_without_pages(config);
+            let own = || format!("{}/{PAGE}", listener.url());
             let base_url = config.novncproxy_base_url();
             OpenProxy {
                 kind: ConsoleKind::Vnc,
@@ -112,6 +116,14 @@ impl OpenConsoleProxies {
     }
 }
 
+/// Says what is missing: without noVNC's files the URLs of VNC consoles lead to nothing.
+fn warn_without_pages(config: &Config) {
+    let folder = config.web.display();
+    if config.novncproxy_base_url().is_none() && !config.web.join(PAGE).exists() {
+        tracing::warn!(%folder, "noVNC's files are missing: install the package novnc, or name their folder in web");
+    }
+}
+
 async fn listen(
     config: &Config,
     option: &ListenOption,
@@ -125,7 +137,10 @@ async fn listen(
         return Ok(None);
     };
     // Each connection needs a token of the compute API.
-    match option.listen_on(config, address, AuthStrategy::Keystone).await {
+    match option
+        .listen_on(config, address, AuthStrategy::Keystone)
+        .await
+    {
         Ok(listener) => Ok(Some(listener)),
         Err(failure) if failure.code() == ErrorCode::Held && !is_configured => {
             tracing::warn!(%address, "consoles are not offered: another process has the default address of their proxy");
@@ -167,7 +182,10 @@ fn explained(refused: TokenRefused) -> ConsoleRefused {
             ..
         } => ConsoleRefused::Guest(refusal.message),
         TokenRefused::Agent { .. } | TokenRefused::Server(_) => {
-            tracing::warn!(error = &refused as &dyn std::error::Error, "opening a console failed");
+            tracing::warn!(
+                error = &refused as &dyn std::error::Error,
+                "opening a console failed"
+            );
             ConsoleRefused::Unavailable
         }
     }

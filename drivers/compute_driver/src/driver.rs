@@ -7,10 +7,10 @@ use berth_model::{
 };
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
-    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostEvents, HostView,
-    InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice, ProviderTreeError,
-    TreePair, VirtDriver, WantedDevice,
+    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
+    GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
+    HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
+    ProviderTreeError, TreePair, VirtDriver, WantedDevice,
 };
 
 use crate::{Driver, on_driver};

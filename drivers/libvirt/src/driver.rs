@@ -10,10 +10,10 @@ use berth_model::{ConsoleKind, ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastObservation, Procfs, Sysfs};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
-    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostDeviceId,
-    HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
-    VirtDriver, WantedDevice,
+    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
+    GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
+    HostDeviceId, HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction,
+    PreparedDevice, VirtDriver, WantedDevice,
 };
 
 use crate::connection::{LibvirtConnection, Session};

@@ -11,10 +11,10 @@ use futures_core::Stream;
 
 use crate::guest_spec::{GuestInterfaces, GuestSpec};
 use crate::{
-    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
-    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostView,
-    InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice, ProviderTreeError,
-    TreePair, WantedDevice,
+    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
+    GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
+    HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
+    ProviderTreeError, TreePair, WantedDevice,
 };
 
 /// Notification of a change on the host. The agent responds with a tick; the next `observe` finds the details.

@@ -93,10 +93,7 @@ pub enum TokenRefused {
     NotReady(Uuid),
     /// The agent refuses, or does not answer.
     #[error("the console of server {server} cannot be opened")]
-    Agent {
-        server: Uuid,
-        source: GuestApiError,
-    },
+    Agent { server: Uuid, source: GuestApiError },
     #[error(transparent)]
     Server(#[from] ServerError),
 }

@@ -42,7 +42,10 @@ pub(crate) fn check_origin(
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let own: Option<Uri> = text(header::HOST.as_str()).and_then(|host| host.parse().ok());
     let is_own = own.as_ref().and_then(Uri::host) == Some(name);
-    let is_allowed = options.allowed_origins.iter().any(|allowed| allowed == name);
+    let is_allowed = options
+        .allowed_origins
+        .iter()
+        .any(|allowed| allowed == name);
     if !is_own && !is_allowed {
         return Err(OriginRefused(
             "the Origin header does not match this host; [console] allowed_origins lists others",
@@ -81,9 +84,14 @@ mod tests {
 
     #[test]
     fn a_token_is_in_the_query_or_in_the_cookie_that_novnc_sets() {
-        let of = |uri: &str, cookie: &str| token_of(&uri.parse().unwrap(), &headers(&[("cookie", cookie)]));
+        let of = |uri: &str, cookie: &str| {
+            token_of(&uri.parse().unwrap(), &headers(&[("cookie", cookie)]))
+        };
         assert_eq!(of("/?token=a-_1", "").as_deref(), Some("a-_1"));
-        assert_eq!(of("/websockify?x=1&token=b", "token=c").as_deref(), Some("b"));
+        assert_eq!(
+            of("/websockify?x=1&token=b", "token=c").as_deref(),
+            Some("b")
+        );
         assert_eq!(of("/", "x=1; token=c; y=2").as_deref(), Some("c"));
         assert_eq!(of("/?token=", ""), None);
         assert_eq!(of("/?mytoken=a", "mytoken=c"), None);
@@ -112,7 +120,11 @@ mod tests {
             ("null", false),
             ("http://", false),
         ] {
-            assert_eq!(check(&[host, ("origin", origin)], &options), is_right, "{origin}");
+            assert_eq!(
+                check(&[host, ("origin", origin)], &options),
+                is_right,
+                "{origin}"
+            );
         }
         assert!(check(&[host], &options), "a client that is no browser");
         options.scheme = "wss".to_owned();

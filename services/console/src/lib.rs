@@ -71,7 +71,8 @@ pub enum ConsoleRefused {
 }
 
 /// The future of [`OpenConsole::open`].
-pub type Opening<'a> = Pin<Box<dyn Future<Output = Result<ConsoleSession, ConsoleRefused>> + Send + 'a>>;
+pub type Opening<'a> =
+    Pin<Box<dyn Future<Output = Result<ConsoleSession, ConsoleRefused>> + Send + 'a>>;
 
 /// Opens the console that a token is for.
 pub trait OpenConsole: Send + Sync + 'static {
@@ -119,13 +120,18 @@ pub fn router(
 async fn answer(State(proxy): State<ConsoleProxy>, request: Request) -> Response {
     let (mut parts, _) = request.into_parts();
     if parts.method != Method::GET && parts.method != Method::HEAD {
-        return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered");
+        return plain(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET and HEAD are answered",
+        );
     }
     if !parts.headers.contains_key(header::UPGRADE) {
         return proxy.file(&parts.uri, &parts.method).await;
     }
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
-    let peer = peer.map(|ConnectInfo(peer)| peer.to_string()).unwrap_or_default();
+    let peer = peer
+        .map(|ConnectInfo(peer)| peer.to_string())
+        .unwrap_or_default();
     if let Err(refused) = check_origin(&parts.headers, &proxy.options) {
         tracing::warn!(%peer, kind = %proxy.options.kind, %refused, "a console was refused: wrong origin");
         return plain(StatusCode::FORBIDDEN, &refused.to_string());
@@ -139,7 +145,10 @@ async fn answer(State(proxy): State<ConsoleProxy>, request: Request) -> Response
     };
     let Ok(place) = Arc::clone(&proxy.sessions).try_acquire_owned() else {
         tracing::warn!(%peer, most = MOST_SESSIONS, "a console was refused: too many are open");
-        return plain(StatusCode::SERVICE_UNAVAILABLE, "too many consoles are open; try again later");
+        return plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too many consoles are open; try again later",
+        );
     };
     let console = match proxy.consoles.open(proxy.options.kind, &token).await {
         Ok(console) => console,

@@ -101,7 +101,9 @@ fn console_refusal(error: &OpenConsoleError) -> Response {
             (StatusCode::CONFLICT, "no_console")
         }
         OpenConsoleError::Busy { .. } => (StatusCode::CONFLICT, "busy"),
-        OpenConsoleError::Driver(GuestError::Refused { .. }) => (StatusCode::CONFLICT, "hypervisor"),
+        OpenConsoleError::Driver(GuestError::Refused { .. }) => {
+            (StatusCode::CONFLICT, "hypervisor")
+        }
         OpenConsoleError::Driver(_) | OpenConsoleError::Connect { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "hypervisor")
         }

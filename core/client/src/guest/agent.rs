@@ -4,8 +4,8 @@ use berth_model::{ConsoleKind, ConsumerUuid};
 use berth_wire::compute::{ServerExternalEvent, ServerExternalEvents};
 use berth_wire::encode;
 use berth_wire::guest::{
-    ActionId, CONSOLE_PROTOCOL, ConsoleBody, DiagnosticsBody, GuestAction, GuestBody, GuestBuild, GuestList, PlaceBody, Places,
-    PlacesAsked,
+    ActionId, CONSOLE_PROTOCOL, ConsoleBody, DiagnosticsBody, GuestAction, GuestBody, GuestBuild,
+    GuestList, PlaceBody, Places, PlacesAsked,
 };
 use http::Method;
 

@@ -97,7 +97,10 @@ impl Compute {
 pub(crate) async fn delete_of(tx: &mut Transaction, server: Uuid) -> Result<(), ComputeTableError> {
     let sql = format!("DELETE FROM {TABLE} WHERE server_uuid = ?");
     let server = server.to_string();
-    Ok(tx.execute(Statement::new(sql).bind(server)).await.map(drop)?)
+    Ok(tx
+        .execute(Statement::new(sql).bind(server))
+        .await
+        .map(drop)?)
 }
 
 /// The key of a token in the database. The token cannot be computed from it.

@@ -6,8 +6,7 @@ use berth_model::percent_encoded;
 pub(super) fn with_token_in_path(base: &str, token: &str) -> String {
     let (page, query) = base.split_once('?').unwrap_or((base, ""));
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    let (paths, others): (Vec<&str>, Vec<&str>) =
-        pairs.partition(|pair| pair.starts_with("path="));
+    let (paths, others): (Vec<&str>, Vec<&str>) = pairs.partition(|pair| pair.starts_with("path="));
     let path = paths.first().and_then(|pair| pair.strip_prefix("path="));
     let path = path.unwrap_or_default();
     let token = percent_encoded(&format!("?token={token}"));

@@ -147,9 +147,9 @@ impl ComputeApi {
             {
                 not_ready()
             }
-            ConsoleUrlError::Agent(GuestApiError::Conflict(refusal)) => {
-                Fault::bad_request(format!("Unavailable console type {kind}: {}.", refusal.message))
-            }
+            ConsoleUrlError::Agent(GuestApiError::Conflict(refusal)) => Fault::bad_request(
+                format!("Unavailable console type {kind}: {}.", refusal.message),
+            ),
             ConsoleUrlError::Table(error) => crate::store::fault(&error),
             ConsoleUrlError::Random(error) => Fault::internal(error.to_string()),
             ConsoleUrlError::Agent(error) => {

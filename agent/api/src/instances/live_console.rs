@@ -3,6 +3,8 @@
 //! Over the network and the admin socket the connection of the request is upgraded. In a process that has the agent itself,
 //! there is none: the response then has the console as an extension ([`UpgradedConnection`]).
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -14,9 +16,14 @@ use berth_virt::{ConsoleAddress, GuestError, VirtDriver};
 use berth_wire::guest::{CONSOLE_PROTOCOL, ConsoleBody};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt as _;
+use tokio::time::timeout;
 
 use crate::instances::guests_refusal;
 use crate::refusal::refusal;
+
+/// How long the end of a connection may take.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 pub(super) async fn live_console<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
@@ -75,6 +82,8 @@ async fn carry(upgrade: OnUpgrade, console: ConsoleConnection) {
     if let Err(error) = ended {
         tracing::debug!(%error, "a console's connection broke");
     }
+    // Without a farewell over TLS, the client cannot tell an end from a broken connection.
+    let _ = timeout(FAREWELL, to_client.shutdown()).await;
 }
 
 fn is_upgrade(headers: &HeaderMap) -> bool {

@@ -112,7 +112,7 @@ Architecture: $(dpkg --print-architecture)
 Maintainer: The Berth project <maintainers@berth.example>
 Installed-Size: $(du -sk --exclude=DEBIAN "$root" | cut -f1)
 Depends: $(needed_libraries "$root/usr/bin/berth"), iproute2
-Recommends: libvirt-daemon-system, qemu-system-x86 | qemu-system, qemu-utils
+Recommends: libvirt-daemon-system, qemu-system-x86 | qemu-system, qemu-utils, novnc
 Suggests: ovmf, openvswitch-switch, ovn-host
 Section: admin
 Priority: optional

@@ -10,7 +10,8 @@
 #   FOLDER/images.toml   that disk as the image "berth-guest", for [compute_service] images_file
 #
 # The guest says on its serial console which PCI devices it has, what its config drive says, and which addresses it gets by
-# DHCP. The SSH keys of its config drive may log in as root. Then it waits; its power button ends it. `berth guest create --kernel FOLDER/vmlinuz --ramdisk FOLDER/initrd.gz` boots it.
+# DHCP. The SSH keys of its config drive may log in as root. Then it carries out the commands that are typed on the console;
+# its power button ends it. `berth guest create --kernel FOLDER/vmlinuz --ramdisk FOLDER/initrd.gz` boots it.
 set -eu -o pipefail
 export LC_ALL=C
 
@@ -125,8 +126,10 @@ for interface in /sys/class/net/eth*; do
     udhcpc -i "$interface" -s /etc/udhcpc.script -t 30 -T 2 -q -n >/dev/null 2>&1 &
 done
 [ ! -s /root/.ssh/authorized_keys ] || /usr/sbin/dropbear -R -E -s 2>/dev/console
-echo "berth-guest: ready"
+echo "berth-guest: ready" | tee /dev/tty0 2>/dev/null
 acpid -f -l /dev/null &
+# What is typed on the serial console is a command.
+while read -r command; do sh -c "$command"; done
 exec sleep 2147483647
 INIT
     chmod 0755 "$1"
@@ -170,7 +173,7 @@ PROMPT 0
 LABEL guest
   LINUX /vmlinuz
   INITRD /initrd.gz
-  APPEND console=ttyS0 quiet no_timer_check
+  APPEND console=tty0 console=ttyS0 quiet no_timer_check
 CFG
     truncate -s "${size}M" "$disk"
     PATH=$tools:$PATH mformat -i "$disk" -v BERTH -h 16 -s 63 -T $((size * 2048)) ::

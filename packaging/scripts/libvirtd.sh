@@ -23,8 +23,12 @@ unix_sock_rw_perms = "0700"
 auth_unix_ro = "none"
 auth_unix_rw = "none"
 CONF
+    # Several such daemons each give their guests VNC ports of their own: one does not know what another is about to use.
+    local ports=$((5900 + $(printf '%s' "$DIR" | cksum | cut -d' ' -f1) % 268 * 100))
     # Neither cgroups, AppArmor nor a log daemon may be assumed.
-    cat >"$DIR/etc/qemu.conf" <<'CONF'
+    cat >"$DIR/etc/qemu.conf" <<CONF
+remote_display_port_min = $ports
+remote_display_port_max = $((ports + 99))
 user = "root"
 group = "root"
 security_driver = "none"

@@ -11,6 +11,7 @@ mod cloud;
 mod commands;
 mod compute;
 mod compute_proxy;
+mod consoles;
 mod devices;
 mod exec_driver;
 mod exit_codes;

@@ -179,6 +179,12 @@ impl BerthHome {
         }
         // Tests run concurrently, so a test that uses the front listener gives it a free port.
         command = command.env("BERTH__API__LISTEN", "none");
+        for port in [
+            "BERTH__VNC__NOVNCPROXY_PORT",
+            "BERTH__SERIAL_CONSOLE__SERIALPROXY_PORT",
+        ] {
+            command = command.env(port, "0");
+        }
         for (key, value) in &self.environment {
             command = command.env(key, value);
         }

@@ -6,6 +6,7 @@
 //!
 //! A lock file next to the unix socket prevents a second agent.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
 use berth_audit::AuditTrail;
 use berth_serve::{ReloadableTls, ServeLimits, SubjectName, TlsClient, for_loopback_names};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -28,6 +30,21 @@ use crate::requests::AgentRequest;
 use crate::router;
 use crate::socket::{self, SocketLock};
 use crate::state::States;
+
+/// Seconds without a packet after which the kernel asks the peer of a connection, and between two such questions.
+const KEEPALIVE_S: u32 = 30;
+/// Questions without an answer after which a connection counts as lost.
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// Has the kernel end connections whose peer is gone without a word. Accepted connections inherit this. A console may be idle for
+/// long, and a serial one has only one connection, which a lost controller would keep.
+fn notice_lost_peers(listener: &TcpListener) -> io::Result<()> {
+    setsockopt(listener, sockopt::KeepAlive, &true)?;
+    setsockopt(listener, sockopt::TcpKeepIdle, &KEEPALIVE_S)?;
+    setsockopt(listener, sockopt::TcpKeepInterval, &KEEPALIVE_S)?;
+    setsockopt(listener, sockopt::TcpKeepCount, &KEEPALIVE_PROBES)?;
+    Ok(())
+}
 
 /// Addresses of the API and who may use them.
 #[derive(Debug, Clone)]
@@ -112,6 +129,10 @@ impl AdminListeners {
             Some(listen) => {
                 let address = listen.address;
                 let listener = TcpListener::bind(address).await;
+                let listener = listener.and_then(|listener| {
+                    notice_lost_peers(&listener)?;
+                    Ok(listener)
+                });
                 let listener =
                     listener.map_err(|source| AdminError::ListenTls { address, source })?;
                 Some((listener, listen.clone()))

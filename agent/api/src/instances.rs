@@ -3,6 +3,7 @@
 
 mod body;
 mod console;
+mod live_console;
 mod places;
 
 use std::sync::Arc;
@@ -69,6 +70,11 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     ),
     (
         "GET",
+        "/v1/guests/{uuid}/console/{kind}",
+        "A console of a running guest: `vnc` (its screen) or `serial` (its first serial port).\n\n- 200: where it is on this host.\n- 101, for a request with `Connection: upgrade` and `Upgrade: berth-console`: the connection then carries the bytes of the console, and ends with the guest.\n- 404: the kind is unknown, or there is no such guest.\n- 409 `no_console`: the guest does not run, or was started without this console.\n- 409 `busy`: the console has its most connections: one for `serial`, eight for `vnc`.",
+    ),
+    (
+        "GET",
         "/v1/guests/{uuid}/diagnostics",
         "Statistics of a guest: memory, CPU time, disks and interfaces. What the hypervisor does not count is null.\n\n- 404: the hypervisor does not have the guest.\n- 501 `not_supported`: the driver has no statistics.",
     ),
@@ -96,6 +102,10 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
         .route("/v1/guests/{uuid}/action", post(action::<D, R>))
         .route("/v1/guests/{uuid}/diagnostics", get(diagnostics::<D, R>))
         .route("/v1/guests/{uuid}/console", get(console::console::<D, R>))
+        .route(
+            "/v1/guests/{uuid}/console/{kind}",
+            get(live_console::live_console::<D, R>),
+        )
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(guests.clone());
     own.merge(compute_api(

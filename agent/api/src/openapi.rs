@@ -3,7 +3,8 @@
 
 use berth_wire::compute::ServerExternalEvents;
 use berth_wire::guest::{
-    DiagnosticsBody, GuestAction, GuestBody, GuestBuild, GuestList, Places, PlacesAsked,
+    ConsoleBody, DiagnosticsBody, GuestAction, GuestBody, GuestBuild, GuestList, Places,
+    PlacesAsked,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -125,6 +126,15 @@ impl RouteSchema {
             ("GET", "/v1/guests/{uuid}/diagnostics") => Self::ok::<DiagnosticsBody>(bodies),
             ("GET", "/v1/guests/{uuid}/console") => {
                 Self::answers(bodies).answer("200", "The last lines.", text())
+            }
+            ("GET", "/v1/guests/{uuid}/console/{kind}") => {
+                let mut route = Self::ok::<ConsoleBody>(bodies);
+                route.answers.push(ResponseSchema {
+                    status: "101",
+                    description: "The connection carries the console.",
+                    body: None,
+                });
+                route
             }
             ("GET", "/v2.1") => Self {
                 error: compute_fault(),

@@ -33,6 +33,7 @@ use crate::create::{BuildContext, BuildOptions, conflicting_pins};
 use crate::external_events::ExternalEvents;
 use crate::files::{FileRefusal, GuestFiles};
 use crate::image_downloads::ActiveDownloads;
+use crate::live_console::OpenConsoles;
 use crate::outcome::BlockedGuests;
 use crate::resources::{GuestResources, ResourceError};
 use crate::spawn_context::SpawnContext;
@@ -109,6 +110,8 @@ pub(super) struct GuestsInner<D, R> {
     /// Signals that guests changed on the hypervisor.
     pub(super) changed: Notify,
     pub(super) downloads: ActiveDownloads,
+    /// Connections to consoles.
+    pub(super) consoles: OpenConsoles,
 }
 
 /// All instances of this agent. Clones share the state.
@@ -159,6 +162,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             journal_health: JournalHealth::new("guests.db"),
             changed: Notify::new(),
             downloads: ActiveDownloads::default(),
+            consoles: OpenConsoles::default(),
         };
         Self {
             inner: Arc::new(inner),

@@ -28,6 +28,7 @@
 //! | [`binding_wait`], [`Accelerators`] | waits for accelerator requests: the state machine, and the client of the service |
 //! | [`external_events`] | dispatches the events of services |
 //! | [`GuestResources`], [`HostResources`] | prepares and releases disks, devices and ports |
+//! | [`console`], [`ConsoleConnection`] | the log of a serial console, and connections to consoles |
 //! | [`files`] | checks the host files that an instance uses |
 
 mod accelerators;
@@ -46,6 +47,7 @@ mod guests;
 mod host_ports;
 mod host_resources;
 mod image_downloads;
+mod live_console;
 mod manager;
 mod outcome;
 mod power;
@@ -68,6 +70,7 @@ pub use files::{AllowedFile, AllowedSpec, FileRefusal, GuestFiles};
 pub use guests::{Guests, GuestsError, GuestsParts};
 pub use host_ports::{HostPorts, VifPlugging};
 pub use host_resources::HostResources;
+pub use live_console::{ConsoleConnection, OpenConsoleError};
 pub use manager::{FindingObserver, GuestManager};
 pub use outcome::{BlockedGuests, BlockedReason, ReconcileOutcome};
 pub use power::PowerError;

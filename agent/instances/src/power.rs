@@ -15,8 +15,7 @@ use berth_keyed_tasks::KeyGuard;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
-    GuestError, GuestHardware, GuestPowerOutcome, GuestSpawnOutcome, PowerAction, PowerState,
-    VirtDriver,
+    GuestError, GuestPowerOutcome, GuestSpawnOutcome, PowerAction, PowerState, VirtDriver,
 };
 use berth_wire::guest::ActionId;
 use tokio::time::timeout;
@@ -203,9 +202,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(powered)
     }
 
-    /// Whether the guest must be started from its spec: someone changed its processors, memory, disks or interfaces on
-    /// the hypervisor. A hard reboot always uses the spec, because the pending changes of a running guest are not
-    /// visible.
+    /// Whether the guest is started from its spec. The driver then redefines it if someone changed it on the hypervisor, or if
+    /// guests have more by now, such as a VNC console. A guest that is off always is, and a hard reboot always does, because
+    /// the pending changes of a running guest are not visible.
     async fn needs_own_spec(
         &self,
         spec: &GuestSpec,
@@ -214,12 +213,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let found = self.inner.context.on_host(spec.uuid).await?;
         // A guest that is not ours, or that has other devices, is not redefined.
         let found = found.filter(|found| found.difference(spec).is_none());
-        let Some((state, has)) = found.and_then(|found| Some((found.state, found.hardware?)))
-        else {
-            return Ok(false);
-        };
-        let differs = has.difference(&GuestHardware::of(spec)).is_some();
-        Ok(action == PowerAction::HardReboot || (state == PowerState::ShutOff && differs))
+        let found = found.filter(|found| found.hardware.is_some());
+        Ok(found.is_some_and(|found| {
+            action == PowerAction::HardReboot || found.state == PowerState::ShutOff
+        }))
     }
 
     /// Starts a guest from its spec, after stopping it for a hard reboot.

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::audit;
+use crate::consoles::OpenConsoleProxies;
 use crate::database;
 use crate::guests::journal_code;
 use crate::images::ServerImages;
@@ -57,13 +58,13 @@ impl OpenCompute {
         })
     }
 
-    /// Starts the compute API with a conductor and the hosts service, until `stop`. It listens on its own address if
-    /// one is configured.
+    /// Starts the compute API with a conductor and the hosts service, and the proxies of its consoles, until `stop`. It
+    /// listens on its own address if one is configured.
     pub fn begin(
         self,
         config: &Config,
         (conductor, hosts): (Conductor, Hosts),
-        listener: Option<(ServiceListener, Router)>,
+        (listener, consoles): (Option<(ServiceListener, Router)>, OpenConsoleProxies),
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
     ) -> Result<RunningCompute, Failure> {
@@ -78,9 +79,11 @@ impl OpenCompute {
         let options = ComputeOptions {
             auto_network: source.map(|source| NetworkBody { source, mac: None }),
             quotas: config.quota_limits(),
+            consoles: consoles.options(config),
             ..ComputeOptions::default()
         };
         let compute = Compute::new(parts, options);
+        consoles.serve(config, &compute, tasks, stop);
         let stopped = || stop.clone().cancelled_owned();
         if let Some((listener, for_agents)) = listener {
             let api = router(

@@ -13,6 +13,7 @@
 //! | [`placement_client`], `agents`, [`keystone_tokens`] | clients of Placement, agents, Keystone |
 //! | [`database`], [`listener`], [`audit`], [`policy`], [`images`] | what each built-in service needs |
 //! | [`accelerator_service`], [`compute_service`], [`placement_service`], [`identity_service`], [`hosts`] | options and opened parts of each service |
+//! | [`consoles`] | the proxies of consoles |
 //! | `unified_limits` | the compute API's quotas for the Identity service |
 //! | [`services`], [`api`] | the services of `berth up` and `berth controller`, and the one listener in front of them |
 
@@ -23,6 +24,7 @@ pub mod api;
 pub mod audit;
 pub mod compute_service;
 mod conductor_metrics;
+pub mod consoles;
 pub mod database;
 pub mod driver;
 pub mod event_receivers;

@@ -40,6 +40,16 @@ pub const CONDUCTOR: ListenOption =
 pub const EVENTS: ListenOption =
     ListenOption::of("the receiver of external events", "agent", "events_listen");
 
+/// The proxy of VNC consoles.
+pub const NOVNCPROXY: ListenOption =
+    ListenOption::of("the proxy of VNC consoles", "vnc", "novncproxy_host");
+/// The proxy of serial consoles.
+pub const SERIALPROXY: ListenOption = ListenOption::of(
+    "the proxy of serial consoles",
+    "serial_console",
+    "serialproxy_host",
+);
+
 impl ListenOption {
     const fn of(service: &'static str, section: &'static str, option: &'static str) -> Self {
         Self {

@@ -17,7 +17,7 @@ use berth_agent_api::{AdminError, EmbeddedSocket};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
-use berth_config::{AuthStrategy, ConductorAuthStrategy, Config};
+use berth_config::{AuthStrategy, ConductorAuthStrategy, Config, ConsoleDefault};
 use berth_http::{NoAuth2, ValidateToken, audited, audited_as};
 use berth_identity::UnifiedLimits;
 use berth_output::{ErrorCode, Failure};
@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::audit;
 use super::conductor_metrics::ConductorMetrics;
+use super::consoles::OpenConsoleProxies;
 use super::hosts::OpenHosts;
 use crate::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
 use crate::compute_service::{OpenCompute, RunningCompute, conductor_options, unusable_journal};
@@ -110,6 +111,8 @@ pub struct ServiceParts {
     pub images: ServerImages,
     /// Validates tokens behind the front listener, if there is one.
     pub api: Option<Arc<dyn ValidateToken>>,
+    /// Where the proxies of consoles listen by default.
+    pub consoles: ConsoleDefault,
 }
 
 /// What the front listener serves of these services.
@@ -154,6 +157,7 @@ impl Services {
             receivers,
             images,
             api: api_tokens,
+            consoles,
         } = parts;
         let state = &config.state_path;
         let boots = SqlBootJournal::open(state)
@@ -179,11 +183,15 @@ impl Services {
         }
         let compute = match hosts.take_listener() {
             None if api_tokens.is_none() => None,
-            listener => Some((
-                OpenCompute::open(config, &images).await?,
-                hosts.hosts(),
-                listener,
-            )),
+            listener => {
+                let consoles = OpenConsoleProxies::open(config, consoles).await?;
+                addresses.extend(consoles.addresses());
+                Some((
+                    OpenCompute::open(config, &images).await?,
+                    hosts.hosts(),
+                    (listener, consoles),
+                ))
+            }
         };
         let (scheduler, kept) = hosts.into_scheduler();
         let parts = ConductorParts {

@@ -41,9 +41,10 @@ pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, AcceleratorsSection, AgentClient, AgentSection, ApiSection, AuthStrategy,
     ComputeSection, ComputeService, ConductorAuthStrategy, ConductorService, Config,
-    ConfigDriveLayout, DevicesSection, HOST_PART, IdentityService, ImageCacheSection,
-    MdevTypeSection, ModelSection, PciSection, PlacementService, ScrubPolicy,
-    TrustedComputingSection, UpdateInterval, catalog_entry,
+    ConfigDriveLayout, ConsoleDefault, ConsoleSection, ConsoleauthSection, DevicesSection,
+    HOST_PART, IdentityService, ImageCacheSection, MdevTypeSection, ModelSection,
+    NovncproxySection, PciSection, PlacementService, ProxyAddress, ScrubPolicy,
+    SerialConsoleSection, TrustedComputingSection, UpdateInterval, catalog_entry,
 };
 pub use sources::{DIRECTORY, FILE, Sources};
 pub use view::{Effective, LoadedConfig, OptionChange, Public, after_reload, changes};

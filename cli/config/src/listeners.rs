@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use berth_options::options;
 
-use crate::sections::{AuthStrategy, Config};
+use crate::sections::{AuthStrategy, Config, ConsoleDefault};
 
 options! {
     /// TLS of a service's listener.
@@ -23,12 +23,14 @@ options! {
 }
 
 /// The sections with these options.
-pub(super) const TLS_SECTIONS: [&str; 5] = [
+pub(super) const TLS_SECTIONS: [&str; 7] = [
     "api",
     "placement_service",
     "accelerator_service",
     "compute_service",
     "identity_service",
+    "vnc",
+    "serial_console",
 ];
 
 /// The TCP listener of a built-in service, as its section configures it.
@@ -36,6 +38,8 @@ pub(super) const TLS_SECTIONS: [&str; 5] = [
 pub struct ListenerSection<'a> {
     /// The name of the section.
     pub section: &'static str,
+    /// The option with the address.
+    pub option: &'static str,
     /// The configured address; `None` without one.
     pub address: Option<SocketAddr>,
     /// What others see on the way without TLS.
@@ -111,6 +115,7 @@ impl Config {
     ) -> ListenerSection<'_> {
         ListenerSection {
             section,
+            option: "listen",
             address,
             carries,
             auth,
@@ -156,6 +161,29 @@ impl Config {
         self.listener("compute_service", "tokens and user data", address, auth)
     }
 
+    /// The proxy of VNC consoles. Each connection needs a token of the compute API.
+    #[must_use]
+    pub fn novncproxy_listener(&self) -> ListenerSection<'_> {
+        let address = self.novncproxy(ConsoleDefault::None);
+        let address = address.map(|it| it.address);
+        ListenerSection {
+            option: "novncproxy_host",
+            ..self.listener("vnc", "screens and keys", address, AuthStrategy::Keystone)
+        }
+    }
+
+    /// The proxy of serial consoles.
+    #[must_use]
+    pub fn serialproxy_listener(&self) -> ListenerSection<'_> {
+        let address = self.serialproxy(ConsoleDefault::None);
+        let address = address.map(|it| it.address);
+        let carries = "consoles and keys";
+        ListenerSection {
+            option: "serialproxy_host",
+            ..self.listener("serial_console", carries, address, AuthStrategy::Keystone)
+        }
+    }
+
     /// The listener of a section; `None` if the section has no TLS of its own.
     #[must_use]
     pub fn listener_section(&self, section: &str) -> Option<ListenerSection<'_>> {
@@ -165,13 +193,15 @@ impl Config {
 
     /// All of them.
     #[must_use]
-    pub fn service_listeners(&self) -> [ListenerSection<'_>; 5] {
+    pub fn service_listeners(&self) -> [ListenerSection<'_>; 7] {
         [
             self.api_listener(),
             self.identity_listener(),
             self.placement_listener(),
             self.accelerator_listener(),
             self.compute_listener(),
+            self.novncproxy_listener(),
+            self.serialproxy_listener(),
         ]
     }
 }

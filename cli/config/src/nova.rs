@@ -19,7 +19,6 @@ const SECTIONS: &[&str] = &[
     "barbican_service_user",
     "cache",
     "cinder",
-    "console",
     "database",
     "ephemeral_storage_encryption",
     "guestfs",
@@ -39,14 +38,12 @@ const SECTIONS: &[&str] = &[
     "sendfile",
     "os_vif_linux_bridge",
     "os_vif_noop",
-    "serial_console",
     "service_user",
     "spice",
     "upgrade_levels",
     "vault",
     "vendordata_dynamic_auth",
     "vmware",
-    "vnc",
     "wsgi",
     "zvm",
 ];
@@ -62,6 +59,17 @@ const LIBVIRT_PREFIXES: [&str; 7] = [
 ];
 
 const OPTIONS: &[(&str, &[&str])] = &[
+    ("console", &["ssl_ciphers", "ssl_minimum_version"]),
+    ("serial_console", &["port_range", "proxyclient_address"]),
+    (
+        "vnc",
+        &[
+            "auth_schemes",
+            "vencrypt_ca_certs",
+            "vencrypt_client_cert",
+            "vencrypt_client_key",
+        ],
+    ),
     (
         "",
         &[

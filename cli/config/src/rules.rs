@@ -67,6 +67,7 @@ pub(super) fn judge(
     judge.internal_api();
     judge.compute_service();
     judge.service_listeners();
+    judge.console_urls();
     judge.internal_api_exposure();
     judge.scheduler_plugins();
     judge.two_sections();

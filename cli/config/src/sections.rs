@@ -3,6 +3,7 @@
 //! Options are declared here if the composition root reads them or several crates do; otherwise in the crate that reads them.
 
 mod api;
+mod consoles;
 mod guests;
 mod services;
 
@@ -14,7 +15,7 @@ use std::time::Duration;
 use berth_audit::AuditOptions;
 use berth_client::AuthOptions;
 use berth_compute::{QuotaLimits, QuotaOptions};
-use berth_compute_driver::{ComputeDriver, FakeSection, LibvirtSection};
+use berth_compute_driver::{ComputeDriver, FakeSection, LibvirtSection, VncSection};
 use berth_conductor::PluginOptions;
 use berth_http::CorsOptions;
 use berth_net::OsVifOvsSection;
@@ -31,6 +32,10 @@ use super::pattern;
 use super::secret::Secret;
 
 pub use api::ApiSection;
+pub use consoles::{
+    ConsoleDefault, ConsoleSection, ConsoleauthSection, NovncproxySection, ProxyAddress,
+    SerialConsoleSection,
+};
 pub(super) use guests::is_mdev_type;
 pub use guests::{
     AcceleratorsSection, AgentSection, DevicesSection, ImageCacheSection, MdevTypeSection,
@@ -115,6 +120,8 @@ options! {
         /// Seconds between two reconcile runs, which compare the desired state of guests with the hypervisor's. Blocked
         /// guests are retried then.
         pub reconcile_interval: Duration = seconds(60), kind: Integer(1, 86_400);
+        /// Directory with noVNC's files, which the proxy of VNC consoles serves. Debian's package `novnc` has them there.
+        pub web: PathBuf = "/usr/share/novnc".into();
         /// Layout of config drives: OpenStack's (`config-2`) or cloud-init's NoCloud (`cidata`).
         pub config_drive_layout: ConfigDriveLayout = ConfigDriveLayout::OpenStack;
     }
@@ -122,6 +129,11 @@ options! {
         pub compute: ComputeSection = ComputeSection::default();
         pub libvirt: LibvirtSection = LibvirtSection::default();
         pub os_vif_ovs: OsVifOvsSection = OsVifOvsSection::default();
+        pub vnc: VncSection = VncSection::default();
+        novncproxy: NovncproxySection = NovncproxySection::default();
+        serial_console: SerialConsoleSection = SerialConsoleSection::default();
+        pub console: ConsoleSection = ConsoleSection::default();
+        pub consoleauth: ConsoleauthSection = ConsoleauthSection::default();
         pub pci: PciSection = PciSection::default();
         pub accelerators: AcceleratorsSection = AcceleratorsSection::default();
         pub devices: DevicesSection = DevicesSection::default();
@@ -175,6 +187,11 @@ impl Config {
             compute: values.read()?,
             libvirt: values.read()?,
             os_vif_ovs: values.read()?,
+            vnc: values.read()?,
+            novncproxy: values.read()?,
+            serial_console: values.read()?,
+            console: values.read()?,
+            consoleauth: values.read()?,
             pci: values.read()?,
             accelerators: values.read()?,
             devices: values.read()?,

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use berth_audit::AuditOptions;
 use berth_client::AuthOptions;
-use berth_compute_driver::LibvirtSection;
+use berth_compute_driver::{LibvirtSection, VncSection};
 use berth_http::CorsOptions;
 use berth_net::OsVifOvsSection;
 use berth_options::{Json, OptionRow, RowGroup};
@@ -28,6 +28,11 @@ fn groups() -> Vec<RowGroup> {
         RowGroup::of::<scheduler::ComputeGroupOptions>(),
         RowGroup::of::<LibvirtSection>(),
         RowGroup::of::<OsVifOvsSection>(),
+        RowGroup::of::<VncSection>(),
+        RowGroup::of::<own::NovncproxySection>(),
+        RowGroup::of::<own::SerialConsoleSection>(),
+        RowGroup::of::<own::ConsoleSection>(),
+        RowGroup::of::<own::ConsoleauthSection>(),
         RowGroup::of::<own::PciSection>(),
         RowGroup::of::<scheduler::PciOptions>(),
         RowGroup::of::<own::AcceleratorsSection>(),

@@ -14,7 +14,7 @@ use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::{StateLock, WITHOUT_GUESTS};
 use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
-use berth_config::{Config, LoadedConfig, Secret};
+use berth_config::{Config, ConsoleDefault, LoadedConfig, Secret};
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_store::sql::Location;
 use tokio_util::sync::CancellationToken;
@@ -137,6 +137,7 @@ async fn begin(
         },
         images: images.clone(),
         api: Some(front.open.tokens()),
+        consoles: ConsoleDefault::None,
     };
     let mut services = Services::begin(config, parts, stop).await?;
     for line in &services.addresses {

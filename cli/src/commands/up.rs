@@ -22,7 +22,7 @@ use berth_compose::{
     AgentReceivers, EMBEDDED_TOKEN, HostGuests, KnownAgents, images_in_process, open_driver,
     placement_in_process, placement_socket, signals, state_file,
 };
-use berth_config::{AuthStrategy, ComputeDriver, Config, LoadedConfig};
+use berth_config::{AuthStrategy, ComputeDriver, Config, ConsoleDefault, LoadedConfig};
 use berth_image::ImageApiOptions as ImageOptions;
 use berth_output::{ExitCode, Failure};
 use tokio::sync::oneshot;
@@ -188,6 +188,7 @@ async fn host(
                 },
                 images: images.clone(),
                 api: front.as_ref().map(|front| front.open.tokens()),
+                consoles: ConsoleDefault::Loopback,
             };
             let begun = Services::begin(config, parts, shutdown).await?;
             for line in &begun.addresses {

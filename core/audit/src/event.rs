@@ -2,6 +2,7 @@
 //!
 //! `requestMethod` and `durationMs` are not CADF's: CADF has no field for them.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
@@ -89,6 +90,24 @@ impl AuditTarget {
             id: segments.next().map(bounded),
         }
     }
+
+    /// The id, unless it is a secret.
+    fn shown_id(&self) -> Option<&str> {
+        let is_secret = self.type_uri.ends_with(TOKENS_IN_PATHS);
+        let id = self.id.as_deref();
+        id.map(|id| if is_secret { "***" } else { id })
+    }
+}
+
+/// Nova's noun whose id in a path is a secret.
+const TOKENS_IN_PATHS: &str = "/os-console-auth-tokens";
+
+/// The path without the token that may follow its noun.
+fn without_token(path: &str) -> Cow<'_, str> {
+    match path.split_once(&format!("{TOKENS_IN_PATHS}/")) {
+        Some((before, _)) => format!("{before}{TOKENS_IN_PATHS}/***").into(),
+        None => path.into(),
+    }
 }
 
 /// What is known of a request when it begins.
@@ -144,7 +163,7 @@ pub(crate) fn is_read(action: &str) -> bool {
 
 /// The path and query of a request, without the values of query keys that name a secret.
 pub(crate) fn shown_path(uri: &Uri) -> String {
-    let path = bounded(uri.path());
+    let path = bounded(&without_token(uri.path()));
     let Some(query) = uri.query() else {
         return path;
     };
@@ -291,7 +310,7 @@ pub(crate) fn line(
         },
         target: TargetShown {
             type_uri: target.map_or(observer, |target| &target.type_uri),
-            id: target.and_then(|it| it.id.as_deref()).unwrap_or("unknown"),
+            id: target.and_then(AuditTarget::shown_id).unwrap_or("unknown"),
         },
         observer: TargetShown {
             type_uri: observer,
@@ -467,6 +486,10 @@ mod tests {
             ("/x?user_data=s3cret", "/x?user_data=***"),
             ("/x?%74oken=s3cret", "/x?%74oken=***"),
             ("/x?token", "/x?token"),
+            (
+                "/v2.1/os-console-auth-tokens/s3cret",
+                "/v2.1/os-console-auth-tokens/***",
+            ),
         ] {
             assert_eq!(shown_path(&asked.parse().unwrap()), shown);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::HeaderName;
+use http::header::{self, HeaderName};
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::answer::AdapterAnswer;
@@ -13,7 +13,7 @@ use crate::keystone::{Renewal, system_clock};
 use crate::sanitize;
 use crate::{
     Auth, AuthOptions, HttpService, JitterRng, OptionsError, RequestLine, RequestObserver,
-    RetryPolicy, ServiceCallError, TransportError,
+    RetryPolicy, ServiceCallError, TransportError, UpgradedConnection,
 };
 
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -97,6 +97,8 @@ pub(crate) struct AdapterCall {
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) repeat: Repeat,
     pub(crate) patience: u32,
+    /// The protocol that the connection is to carry after the request.
+    pub(crate) upgrade: Option<&'static str>,
 }
 
 impl AdapterCall {
@@ -115,6 +117,7 @@ impl AdapterCall {
             body,
             repeat: Repeat::Safe,
             patience: 1,
+            upgrade: None,
         }
     }
 }
@@ -231,6 +234,12 @@ impl Adapter {
                 headers.extend(own.map(|token| (SERVICE_TOKEN.clone(), token)));
             }
             headers.extend(call.microversion.and_then(|wanted| self.version(wanted)));
+            headers.extend(call.upgrade.into_iter().flat_map(|protocol| {
+                [
+                    (header::CONNECTION, HeaderValue::from_static("upgrade")),
+                    (header::UPGRADE, HeaderValue::from_static(protocol)),
+                ]
+            }));
             headers.extend(subject.clone().map(|token| (SUBJECT_TOKEN.clone(), token)));
             let outgoing = PreparedRequest {
                 method: line.method.clone(),
@@ -295,6 +304,7 @@ fn answered(
     token: Option<&HeaderValue>,
 ) -> AdapterAnswer {
     let (request_id, status) = (request_id(&answer), answer.status());
+    let upgraded = answer.extensions().get::<UpgradedConnection>().cloned();
     let body = answer.into_body();
     let body = match token {
         Some(token) if !status.is_success() => sanitize::without(body, token.as_bytes()),
@@ -305,6 +315,7 @@ fn answered(
         status,
         request_id,
         body,
+        upgraded,
     }
 }
 

@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde::de::DeserializeOwned;
 
 use crate::call::{RequestLine, service_name};
-use crate::sanitize;
+use crate::{UpgradedConnection, sanitize};
 
 /// An answer with its request.
 pub(crate) struct AdapterAnswer {
@@ -17,6 +17,8 @@ pub(crate) struct AdapterAnswer {
     /// The answer's request id; `-` if it has none.
     pub(crate) request_id: String,
     pub(crate) body: Bytes,
+    /// The connection, if it carries another protocol now.
+    pub(crate) upgraded: Option<UpgradedConnection>,
 }
 
 /// An answer with a status other than success.

@@ -50,6 +50,6 @@ pub use observer::{ExchangeOutcome, HttpExchange, RequestObserver};
 pub use placement::{Candidate, Candidates, PlacementClient, PlacementError};
 pub use retry::{Delay, RetryPolicy};
 pub use transport::{
-    DEFAULT_BODY_LIMIT, Delivery, Download, DownloadError, Downloads, HttpService, TransportError,
-    TransportOptions,
+    ByteStream, DEFAULT_BODY_LIMIT, Delivery, Download, DownloadError, Downloads, HttpService,
+    TransportError, TransportOptions, UpgradedConnection,
 };

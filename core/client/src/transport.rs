@@ -7,6 +7,7 @@ mod body;
 mod download;
 mod network;
 mod tls;
+mod upgrade;
 
 use std::path::PathBuf;
 use std::task::{Context, Poll};
@@ -20,6 +21,7 @@ use tower::{Service, ServiceExt};
 pub use body::DEFAULT_BODY_LIMIT;
 pub use download::{Download, DownloadError, Downloads};
 pub use network::TransportOptions;
+pub use upgrade::{ByteStream, UpgradedConnection};
 
 /// Whether a failed request may have reached the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

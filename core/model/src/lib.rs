@@ -69,6 +69,7 @@ mod allocation;
 mod arq;
 mod attach_handle;
 mod candidates_query;
+mod console_kind;
 mod cpu_set;
 mod device_profile;
 mod did_you_mean;
@@ -96,6 +97,7 @@ pub use allocation::{Allocation, Allocations, ConsumerAllocations};
 pub use arq::{Arq, ArqPhase, ArqState, ArqTransition, AttachHandle, Binding, TransitionRefused};
 pub use attach_handle::{AttachHandleInfo, AttachHandleType};
 pub use candidates_query::{CandidatesQuery, CandidatesQueryError, QueryDemand, QueryRelaxation};
+pub use console_kind::{ConsoleKind, UnknownConsoleKind};
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_profile::{
     DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName, MOST_REQUESTS,
@@ -113,11 +115,11 @@ pub use inventory::{AllocationRatio, Inventory, InventoryError};
 pub use machine::{
     AddressWidth, Affinity, AllowedValues, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate,
     DiskRates, EXTRA_SPEC_SCOPES, EmulatorThreads, FlavorExtraSpecError, FlavorPlacement,
-    GuestFirmware, GuestLimits, GuestMachine, GuestMachineError, HostSupport, InterfaceModel,
-    MachineOptions, MachineType, RngDevice, ScsiController, ThreadPolicy, TrafficLimit,
-    UnsupportedKey, WantedCell, WantedPages, WatchdogAction, check_extra_spec,
-    check_image_property, extra_spec_names, image_property_names, is_machine_property,
-    known_extra_spec, known_image_property, with_image_placement,
+    GuestFirmware, GuestLimits, GuestMachine, GuestMachineError, HostSupport, InputBus,
+    InterfaceModel, MachineOptions, MachineType, RngDevice, ScsiController, ThreadPolicy,
+    TrafficLimit, UnsupportedKey, VideoModel, WantedCell, WantedPages, WatchdogAction,
+    check_extra_spec, check_image_property, extra_spec_names, image_property_names,
+    is_machine_property, known_extra_spec, known_image_property, with_image_placement,
 };
 pub use pci_address::{PciAddress, PciAddressError};
 pub use plan::{DesiredTree, HeldUnits, Move, Plan, Usages, plan, usages_to_probe};

@@ -9,7 +9,7 @@
 //! | `placement` | CPUs, cells, pages: [`FlavorPlacement`]; parsed by `extra_specs`, `masks`, `numa`, `pages` |
 //! | `firmware` | BIOS or UEFI: [`GuestFirmware`] |
 //! | `options` | watchdog, CPU topology and others: [`MachineOptions`] |
-//! | `emulated_devices` | buses of disks, models of interfaces: [`DiskBus`], [`InterfaceModel`] |
+//! | `emulated_devices` | buses of disks, models of interfaces and video cards: [`DiskBus`], [`InterfaceModel`], [`VideoModel`] |
 //! | `limits` | CPU time, disk and network traffic: [`GuestLimits`] |
 
 mod emulated_devices;
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 use extra_specs::ExtraSpecs;
 
-pub use emulated_devices::{DiskBus, InterfaceModel, ScsiController};
+pub use emulated_devices::{DiskBus, InputBus, InterfaceModel, ScsiController, VideoModel};
 pub use extra_specs::{FlavorExtraSpecError, ThreadPolicy, WantedCell, WantedPages};
 pub use firmware::GuestFirmware;
 pub use image_properties::{

@@ -245,6 +245,7 @@ macro_rules! whole_numbers {
 }
 
 whole_numbers! {
+    u16: 0, u16::MAX as i64;
     u32: 0, u32::MAX as i64;
     u64: 0, i64::MAX;
     usize: 0, i64::MAX;

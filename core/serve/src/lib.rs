@@ -475,6 +475,8 @@ async fn serve_connection<I, S>(
             .header_read_timeout(limits.head)
             .max_buf_size(READ_BUFFER)
             .serve_connection(TokioIo::new(socket), service)
+            // An upgraded connection no longer counts here: its handler has limits of its own.
+            .with_upgrades()
     );
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,

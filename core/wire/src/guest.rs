@@ -6,6 +6,7 @@
 mod action_id;
 mod answers;
 mod build;
+mod console;
 mod places;
 
 pub use action_id::{ActionId, NoActionId};
@@ -17,7 +18,7 @@ pub use build::{
     ConfigDriveBody, ConfigDriveChangeBody, FlavorBody, GuestAction, GuestBuild, ImageBody,
     ImageLocation, KernelBody, LimitsBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,
 };
-
+pub use console::{CONSOLE_PROTOCOL, ConsoleBody};
 pub use places::{PlaceBody, Places, PlacesAsked};
 
 #[cfg(test)]

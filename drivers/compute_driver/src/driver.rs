@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
+    Allocation, Allocations, ConsoleKind, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
 };
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
-    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostEvents, HostView,
-    InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice, ProviderTreeError,
-    TreePair, VirtDriver, WantedDevice,
+    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
+    GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
+    HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
+    ProviderTreeError, TreePair, VirtDriver, WantedDevice,
 };
 
 use crate::{Driver, on_driver};
@@ -78,6 +78,14 @@ impl VirtDriver for Driver {
         uuid: ConsumerUuid,
     ) -> Result<Option<GuestDiagnostics>, GuestError> {
         on_driver!(self, driver => driver.diagnostics(uuid).await)
+    }
+
+    async fn console(
+        &self,
+        uuid: ConsumerUuid,
+        kind: ConsoleKind,
+    ) -> Result<ConsoleAddress, GuestError> {
+        on_driver!(self, driver => driver.console(uuid, kind).await)
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {

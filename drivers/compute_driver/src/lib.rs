@@ -21,7 +21,9 @@ use berth_options::{FileRole, OptionKind, RowGroup, TextKind, WrongText, text_ty
 use berth_virt::PciInPlacement;
 
 pub use berth_fake::FakeSection;
-pub use berth_libvirt::{CpuMode, LibvirtSection, MdevTypeOptions, MdevTypes, VirtType};
+pub use berth_libvirt::{
+    CpuMode, LibvirtSection, MdevTypeOptions, MdevTypes, VirtType, VncSection,
+};
 pub use error::DriverError;
 pub use setup::DriverSetup;
 

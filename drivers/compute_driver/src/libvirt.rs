@@ -1,6 +1,6 @@
 //! Opens the libvirt driver.
 
-use berth_libvirt::{DiskPlacement, LibvirtDriver, LibvirtOptions, LibvirtSection};
+use berth_libvirt::{DiskPlacement, LibvirtDriver, LibvirtOptions, LibvirtSection, VncSection};
 
 use crate::{DriverError, DriverSetup};
 
@@ -20,6 +20,7 @@ pub(super) fn open_libvirt(setup: &DriverSetup<'_>) -> Result<LibvirtDriver, Dri
     options.port_isolation = section.port_isolation;
     options.pcie_root_ports = section.num_pcie_ports;
     options.memory_statistics_s = section.mem_stats_period_seconds;
+    options.vnc = setup.values.read::<VncSection>()?.servers();
     options.emulator = section.emulator;
     options.pci_devices = setup.pci_devices.clone();
     options.report_pci_in_placement = setup.report_pci_in_placement;

@@ -15,6 +15,8 @@ pub(crate) struct DomainCapabilities {
     pub(crate) firmwares: BTreeSet<String>,
     /// Whether a firmware with secure boot is there.
     pub(crate) secure_boot: bool,
+    /// Models of video cards, for example `virtio`.
+    pub(crate) video_models: BTreeSet<String>,
 }
 
 impl DomainCapabilities {
@@ -26,6 +28,7 @@ impl DomainCapabilities {
             disk_buses: of(&["devices", "disk"], "bus"),
             firmwares: of(&["os"], "firmware"),
             secure_boot: of(&["os", "loader"], "secure").contains("yes"),
+            video_models: of(&["devices", "video"], "modelType"),
         })
     }
 
@@ -34,6 +37,7 @@ impl DomainCapabilities {
         self.disk_buses.extend(other.disk_buses);
         self.firmwares.extend(other.firmwares);
         self.secure_boot |= other.secure_boot;
+        self.video_models.extend(other.video_models);
         self
     }
 }
@@ -81,6 +85,7 @@ mod tests {
         assert_eq!(read.disk_buses, set(&["sata", "virtio"]));
         assert_eq!(read.firmwares, set(&["bios", "efi"]));
         assert!(read.secure_boot);
+        assert_eq!(read.video_models, set(&["qxl"]));
     }
 
     proptest! {

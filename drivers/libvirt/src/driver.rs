@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_model::{ConsumerUuid, NodeName, PciAddress};
+use berth_model::{ConsoleKind, ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastObservation, Procfs, Sysfs};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
-    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostDeviceId,
-    HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
-    VirtDriver, WantedDevice,
+    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
+    GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
+    HostDeviceId, HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction,
+    PreparedDevice, VirtDriver, WantedDevice,
 };
 
 use crate::connection::{LibvirtConnection, Session};
@@ -208,6 +208,7 @@ impl LibvirtDriver {
             unfilterable: BTreeSet::new(),
             pcie_root_ports: self.options.pcie_root_ports,
             memory_statistics_s: self.options.memory_statistics_s,
+            vnc_listen: self.options.vnc.map(|vnc| vnc.listen),
         }
     }
 
@@ -358,6 +359,20 @@ impl VirtDriver for LibvirtDriver {
         self.connection
             .call("reading the statistics of a guest", move |session| {
                 let found = guests::diagnostics(session.connect(), uuid);
+                found.map_err(|error| guests::map_unreliable(session, error))
+            })
+            .await?
+    }
+
+    async fn console(
+        &self,
+        uuid: ConsumerUuid,
+        kind: ConsoleKind,
+    ) -> Result<ConsoleAddress, GuestError> {
+        let vnc = self.options.vnc;
+        self.connection
+            .call("looking for a console", move |session| {
+                let found = guests::console(session.connect(), uuid, kind, vnc);
                 found.map_err(|error| guests::map_unreliable(session, error))
             })
             .await?

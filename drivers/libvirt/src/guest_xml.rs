@@ -10,8 +10,10 @@
 mod devices;
 mod disks;
 mod domain;
+mod screen;
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use berth_model::{AddressWidth, CpuLimits, MachineOptions, MachineType};
@@ -58,10 +60,12 @@ pub struct GuestXmlOptions {
     pub pcie_root_ports: u32,
     /// How often the balloon reads the guest's memory statistics, in seconds; 0: never.
     pub memory_statistics_s: u32,
+    /// The address that the guests' VNC servers listen on; none: guests have no video card.
+    pub vnc_listen: Option<IpAddr>,
 }
 
 impl Default for GuestXmlOptions {
-    /// Nova's defaults: KVM, disks past the page cache, libvirt's emulator. No network filter.
+    /// Nova's defaults: KVM, disks past the page cache, libvirt's emulator. No network filter, no VNC server.
     fn default() -> Self {
         Self {
             virtualisation: Virtualisation::Kvm,
@@ -72,6 +76,7 @@ impl Default for GuestXmlOptions {
             unfilterable: BTreeSet::new(),
             pcie_root_ports: 0,
             memory_statistics_s: 10,
+            vnc_listen: None,
         }
     }
 }

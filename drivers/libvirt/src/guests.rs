@@ -5,6 +5,7 @@
 //! destroys it.
 
 mod change;
+mod console;
 mod destroy;
 mod document;
 mod error;
@@ -36,6 +37,7 @@ use crate::connection::Session;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 use crate::network_filter::{self, is_filterable};
 pub(crate) use change::{live_migrate, redefine, suspend as save};
+pub(crate) use console::console;
 pub(crate) use destroy::destroy;
 use error::{is, refused};
 use firmware::check_firmware;
@@ -260,8 +262,8 @@ fn is_the_same(domain: &Domain, spec: &GuestSpec) -> Result<(), GuestError> {
     }
 }
 
-/// Restores processors, memory, disks and interfaces of a guest that is off, if they were changed. A guest with saved
-/// memory is not changed.
+/// Restores processors, memory, disks and interfaces of a guest that is off, if they were changed, and gives it the screen
+/// that guests of this host have now. A guest with saved memory is not changed.
 fn with_its_hardware(
     connect: &Connect,
     domain: Domain,
@@ -270,16 +272,23 @@ fn with_its_hardware(
 ) -> Result<Domain, GuestError> {
     let uuid = spec.uuid;
     let found = guest(&domain, uuid)?.filter(|found| found.state == PowerState::ShutOff);
-    let difference = found
-        .and_then(|found| found.hardware)
-        .and_then(|has| has.difference(&GuestHardware::of(spec)));
-    match difference {
-        Some(difference) if !change::has_memory(&domain, uuid)? => {
-            tracing::warn!(guest = %uuid, difference, "the guest was changed on the hypervisor and is redefined");
-            write_definition(connect, spec, options)
-        }
-        _ => Ok(domain),
+    let Some(has) = found.and_then(|found| found.hardware) else {
+        return Ok(domain);
+    };
+    let difference = has.difference(&GuestHardware::of(spec));
+    let is_current = difference.is_none() && console::has_screen_of(&domain, uuid, options)?;
+    if is_current || change::has_memory(&domain, uuid)? {
+        return Ok(domain);
     }
+    match difference {
+        Some(difference) => {
+            tracing::warn!(guest = %uuid, difference, "the guest was changed on the hypervisor and is redefined");
+        }
+        None => {
+            tracing::info!(guest = %uuid, "the guest is redefined with the screen of [vnc]");
+        }
+    }
+    write_definition(connect, spec, options)
 }
 
 fn define(

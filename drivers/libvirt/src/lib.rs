@@ -58,5 +58,5 @@ pub use driver::LibvirtDriver;
 pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{
     CpuMode, DeviceAssignmentOptions, DiskCache, DiskPlacement, LibvirtOptions, LibvirtSection,
-    MdevTypeOptions, MdevTypes, MdevTypesError, VirtType,
+    MdevTypeOptions, MdevTypes, MdevTypesError, VirtType, VncSection, VncServers,
 };

@@ -1,6 +1,7 @@
 //! The driver's options. Names in comments are Nova's options.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -52,6 +53,48 @@ options! {
         /// How often the statistics of guests' memory are read, in seconds; 0: never.
         pub mem_stats_period_seconds: u32 = 10, kind: Integer(0, 86_400);
     }
+}
+
+options! {
+    /// The screens of guests: their VNC servers on the hypervisor, and the proxy that gives users access to them.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct VncSection in "vnc" {
+        /// Whether guests have a video card and a VNC server, and the API gives out VNC consoles. A guest that runs gets or
+        /// loses them at its next start.
+        pub enabled: bool = true;
+        /// The address of this hypervisor where the VNC servers of its guests listen, each on a port of its own from 5900 on.
+        /// They have no password and no TLS, so that everybody who reaches the address sees the screens.
+        pub server_listen: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        /// The address by which the agent of this hypervisor connects to the VNC servers.
+        server_proxyclient_address: Option<IpAddr> = None,
+            derived: "`server_listen`, or `127.0.0.1` if that is every address", example: "\"127.0.0.1\"";
+    }
+}
+
+impl VncSection {
+    /// The VNC servers of guests; `None` if guests have none.
+    #[must_use]
+    pub fn servers(&self) -> Option<VncServers> {
+        let every = self.server_listen.is_unspecified();
+        let own = match (every, self.server_listen) {
+            (false, address) => address,
+            (true, IpAddr::V4(_)) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            (true, IpAddr::V6(_)) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        };
+        self.enabled.then(|| VncServers {
+            listen: self.server_listen,
+            connect: self.server_proxyclient_address.unwrap_or(own),
+        })
+    }
+}
+
+/// Where the VNC servers of guests are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VncServers {
+    /// The address that they listen on.
+    pub listen: IpAddr,
+    /// The address that the agent connects to.
+    pub connect: IpAddr,
 }
 
 impl LibvirtSection {
@@ -231,6 +274,8 @@ pub struct LibvirtOptions {
     pub pcie_root_ports: u32,
     /// How often the statistics of guests' memory are read, in seconds; 0: never.
     pub memory_statistics_s: u32,
+    /// The VNC servers of guests; none: guests have no video card.
+    pub vnc: Option<VncServers>,
     /// `[compute] cpu_shared_set`.
     pub cpu_shared_set: Option<CpuSet>,
     /// `[compute] cpu_dedicated_set`.
@@ -300,6 +345,7 @@ impl LibvirtOptions {
             port_isolation: false,
             pcie_root_ports: 0,
             memory_statistics_s: 10,
+            vnc: VncSection::default().servers(),
             cpu_shared_set: None,
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),

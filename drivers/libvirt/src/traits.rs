@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_model::{DiskBus, InterfaceModel, Trait};
+use berth_model::{DiskBus, InterfaceModel, Trait, VideoModel};
 
 use crate::capabilities::Capabilities;
 use crate::domain_capabilities::DomainCapabilities;
@@ -71,6 +71,8 @@ const GUEST_ARCHITECTURE: &str = "x86_64";
 pub(crate) struct Hypervisor {
     /// How guests run.
     pub(crate) virt_type: VirtType,
+    /// Whether guests have a screen (`[vnc] enabled`).
+    pub(crate) has_screens: bool,
     /// Whether it is QEMU, which all models of interfaces need.
     pub(crate) is_qemu: bool,
     /// libvirt's version, for example 9000000 for 9.0.0.
@@ -127,7 +129,13 @@ fn of_guests(names: &mut TraitCollector, domain: &DomainCapabilities, hypervisor
     );
     names.add_if(domain.secure_boot, "COMPUTE_SECURITY_", "UEFI_SECURE_BOOT");
     names.add_if(true, "COMPUTE_NET_", "VIRTIO_PACKED");
-    // Guests have no video card.
+    let videos = domain.video_models.iter().map(String::as_str);
+    names.listed(
+        &VideoModel::ALL.map(VideoModel::as_str),
+        videos.filter(|_| hypervisor.has_screens),
+        "COMPUTE_GRAPHICS_MODEL_",
+    );
+    // Each guest can have no video card.
     names.add_if(true, "COMPUTE_GRAPHICS_MODEL_", "NONE");
     let has_width = hypervisor.libvirt >= ADDRESS_WIDTH_LIBVIRT;
     names.add_if(has_width, "COMPUTE_ADDRESS_SPACE_", "EMULATED");
@@ -187,6 +195,7 @@ mod tests {
 
     const NEW: Hypervisor = Hypervisor {
         virt_type: VirtType::Kvm,
+        has_screens: true,
         is_qemu: true,
         libvirt: 11_000_000,
         emulator: 10_000_000,
@@ -211,10 +220,11 @@ mod tests {
             disk_buses: set(&["fdc", "ide", "sata", "scsi", "usb", "virtio"]),
             firmwares: set(&["efi"]),
             secure_boot: true,
+            video_models: set(&["cirrus", "none", "virtio", "ramfb"]),
         };
         let all = traits(&x86_host(), &set(&everything(X86_FEATURES)), &domain, NEW);
-        // Hyperthreading, two architectures, two firmwares, secure boot, no video card, packed rings, two widths of addresses.
-        let others = 10;
+        // Hyperthreading, two architectures, two firmwares, secure boot, three video cards, packed rings, two widths of addresses.
+        let others = 12;
         let expected = X86_FEATURES.len() + DiskBus::ALL.len() + InterfaceModel::ALL.len() + others;
         assert_eq!(all.len(), expected, "{all:?}");
     }
@@ -250,6 +260,23 @@ mod tests {
             NEW,
         );
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn guests_without_screens_have_no_video_card() {
+        let domain = DomainCapabilities {
+            video_models: set(&["virtio", "none"]),
+            ..DomainCapabilities::default()
+        };
+        let of = |has_screens| {
+            let hypervisor = Hypervisor { has_screens, ..NEW };
+            let all = traits(&x86_host(), &BTreeSet::new(), &domain, hypervisor);
+            let videos = all.iter().map(Trait::as_str);
+            let videos = videos.filter_map(|it| it.strip_prefix("COMPUTE_GRAPHICS_MODEL_"));
+            videos.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(of(true), ["NONE", "VIRTIO"]);
+        assert_eq!(of(false), ["NONE"]);
     }
 
     #[test]

@@ -5,16 +5,16 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 
 use berth_model::{
-    Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
+    Allocation, Allocations, ConsoleKind, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
 };
 use futures_core::Stream;
 
 use crate::guest_spec::{GuestInterfaces, GuestSpec};
 use crate::{
-    DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
-    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostView,
-    InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice, ProviderTreeError,
-    TreePair, WantedDevice,
+    ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
+    GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
+    HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
+    ProviderTreeError, TreePair, WantedDevice,
 };
 
 /// Notification of a change on the host. The agent responds with a tick; the next `observe` finds the details.
@@ -129,6 +129,20 @@ pub trait VirtDriver: Send + Sync + 'static {
         ready(Err(GuestError::Unsupported {
             driver: self.name(),
             action: "show statistics of guests",
+        }))
+    }
+
+    /// Where a console of a running guest is served on this host. Fails with [`GuestError`]: [`GuestError::NoConsole`] if
+    /// the guest has none of this kind now.
+    fn console(
+        &self,
+        uuid: ConsumerUuid,
+        kind: ConsoleKind,
+    ) -> impl Future<Output = Result<ConsoleAddress, GuestError>> + Send {
+        ready(Err(GuestError::NoConsole {
+            uuid,
+            kind,
+            reason: "the driver of its host serves no consoles",
         }))
     }
 

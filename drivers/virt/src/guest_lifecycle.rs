@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_model::{ArqUuid, ConsumerUuid, Disposition, PciAddress, PowerState};
+use berth_model::{ArqUuid, ConsoleKind, ConsumerUuid, Disposition, PciAddress, PowerState};
 use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
@@ -306,6 +306,16 @@ pub enum GuestError {
         /// The state that does not permit the operation.
         state: PowerState,
     },
+    /// The guest has no such console now.
+    #[error("guest {uuid} has no {kind} console: {reason}")]
+    NoConsole {
+        /// The UUID of the affected guest.
+        uuid: ConsumerUuid,
+        /// The kind of console that was requested.
+        kind: ConsoleKind,
+        /// Why it has none, and when it gets one, as text.
+        reason: &'static str,
+    },
     /// The driver cannot do that with guests.
     #[error("the driver {driver} cannot {action}")]
     Unsupported {
@@ -459,6 +469,7 @@ impl GuestError {
             | GuestError::NameTaken { .. }
             | GuestError::NotOff { .. }
             | GuestError::NotRunning { .. }
+            | GuestError::NoConsole { .. }
             | GuestError::WrongState { .. } => Disposition::Refresh,
             GuestError::NotSupported { .. }
             | GuestError::Unsupported { .. }

@@ -12,6 +12,7 @@ pub mod conformance;
 mod device_assignment;
 mod driver;
 mod guest_allocations;
+mod guest_console;
 mod guest_diagnostics;
 mod guest_hardware;
 mod guest_lifecycle;
@@ -33,6 +34,7 @@ pub use berth_model::{CpuSet, CpuSetError};
 pub use device_assignment::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, device_places, guest_allocations};
+pub use guest_console::ConsoleAddress;
 pub use guest_diagnostics::{
     DiskStatistics, GuestDiagnostics, InterfaceAddresses, InterfaceStatistics, TrafficStatistics,
 };

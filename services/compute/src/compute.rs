@@ -13,6 +13,7 @@ use berth_wire::guest::NetworkBody;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use crate::consoles::ConsoleOptions;
 use crate::images::Images;
 use crate::quota::{QuotaHook, QuotaLimits};
 use crate::retry_schedule::RetrySchedule;
@@ -40,6 +41,8 @@ pub struct ComputeOptions {
     pub most_at_once: u32,
     /// The limits of projects that have none of their own.
     pub quotas: QuotaLimits,
+    /// The consoles that are given out.
+    pub consoles: ConsoleOptions,
     /// How long a request waits for agents. Without an answer, the last reported state is shown.
     pub agent_wait: Duration,
     /// The interval of the reconciler.
@@ -54,6 +57,7 @@ impl Default for ComputeOptions {
             auto_network: None,
             most_at_once: 100,
             quotas: QuotaLimits::default(),
+            consoles: ConsoleOptions::default(),
             agent_wait: Duration::from_secs(3),
             reconcile_interval: Duration::from_secs(1),
             mirror_interval: Duration::from_mins(1),

@@ -18,6 +18,7 @@ mod key_pairs;
 mod limits;
 mod quota_class_sets;
 mod quota_sets;
+mod remote_consoles;
 mod server_actions;
 mod server_attachments;
 mod server_create;
@@ -48,6 +49,7 @@ pub(crate) fn operations() -> OperationSet<ComputeApi> {
         servers::operations(),
         server_create::operations(),
         server_actions::operations(),
+        remote_consoles::operations(),
         instance_actions::operations(),
         server_metadata::operations(),
         server_tags::operations(),

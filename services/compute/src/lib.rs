@@ -24,6 +24,7 @@
 //! | `server_reconciler` | the background loop: continues unfinished work |
 //! | `server_actions`, `retry_schedule` | carries out actions through agents, with retries |
 //! | `owners`, `lost_servers` | ownership of servers by conductor journals, and guests without a server |
+//! | `consoles` | tokens and URLs of consoles, and the connections that tokens open |
 //! | `external_events` | forwards events of other services to agents |
 //! | `aggregate_mirror` | copies host aggregates to Placement |
 //! | `images` | image lookup |
@@ -39,6 +40,7 @@
 mod agents;
 mod aggregate_mirror;
 mod compute;
+mod consoles;
 mod external_events;
 mod fields;
 mod flavors;
@@ -68,6 +70,9 @@ mod views;
 
 pub use aggregate_mirror::AggregateMirrorError;
 pub use compute::{Compute, ComputeOptions, ComputeParts};
+pub use consoles::{
+    ConsoleOptions, ConsoleToken, ConsoleUrlError, NoRandomness, OpenedConsole, TokenRefused,
+};
 pub use flavors::{ComputeFlavor, ComputeFlavorError, NewFlavor};
 pub use images::{FoundImage, ImageAnswer, Images, ImagesError};
 pub use instance_actions::{ActionOutcome, InstanceAction};

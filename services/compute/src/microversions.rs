@@ -23,6 +23,12 @@ pub(crate) const FLAVOR_EXTRA_SPECS: Microversion = Microversion::new(2, 61);
 pub(crate) const STRICT: Microversion = Microversion::new(2, 75);
 /// Operators see more of a server.
 pub(crate) const SERVER_ATTRIBUTES: Microversion = Microversion::new(2, 3);
+/// Consoles have a path of their own, instead of actions.
+pub(crate) const REMOTE_CONSOLES: Microversion = Microversion::new(2, 6);
+/// The console protocol `mks`.
+pub(crate) const MKS_CONSOLES: Microversion = Microversion::new(2, 8);
+/// Tokens of all kinds of consoles are shown.
+pub(crate) const CONSOLE_TOKENS: Microversion = Microversion::new(2, 31);
 /// Servers show whether they are locked.
 pub(crate) const LOCKED: Microversion = Microversion::new(2, 9);
 /// Servers show their `host_status`.

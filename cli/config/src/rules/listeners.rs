@@ -14,13 +14,13 @@ impl Judge<'_> {
         for listener in config.service_listeners() {
             let section = listener.section;
             let key = |option: &str| format!("{section}.{option}");
-            let listen = key("listen");
+            let listen = key(listener.option);
             let files = [
                 ("tls_cert", listener.certificate().is_some()),
                 ("tls_key", listener.key().is_some()),
             ];
             let broken = [
-                "listen",
+                listener.option,
                 "tls_cert",
                 "tls_key",
                 "insecure_http",
@@ -40,6 +40,33 @@ impl Judge<'_> {
             }
             if let Some(address) = listener.address {
                 self.exposure(&listener, &listen, address);
+            }
+        }
+    }
+
+    /// A proxy at every address of this host needs a URL for users.
+    pub(super) fn console_urls(&mut self) {
+        let config = self.config;
+        for (listener, url, option) in [
+            (
+                config.novncproxy_listener(),
+                config.novncproxy_base_url(),
+                "novncproxy_base_url",
+            ),
+            (
+                config.serialproxy_listener(),
+                config.serial_base_url(),
+                "base_url",
+            ),
+        ] {
+            let section = listener.section;
+            let key = format!("{section}.{option}");
+            let is_every = listener.address.is_some_and(|it| it.ip().is_unspecified());
+            if is_every && url.is_none() && !self.is_broken(&[&key]) {
+                let wrong = "every address of this host is no URL that users can open";
+                let right = format!("write {option} in [{section}]");
+                let host = format!("{section}.{}", listener.option);
+                self.refuse(&host, wrong, right, ErrorCode::Missing);
             }
         }
     }

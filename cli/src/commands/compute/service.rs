@@ -4,13 +4,14 @@ use std::io::Write;
 use std::sync::Arc;
 
 use berth_compose::compute_service::{OpenCompute, conductor_options, unusable_journal};
+use berth_compose::consoles::OpenConsoleProxies;
 use berth_compose::hosts::OpenHosts;
 use berth_compose::images::ServerImages;
 use berth_compose::listener::COMPUTE;
 use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_network, signals};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorParts};
-use berth_config::{Config, Secret};
+use berth_config::{Config, ConsoleDefault, Secret};
 use berth_output::{ErrorCode, Failure};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -54,7 +55,11 @@ pub(super) async fn serve(
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let both = (conductor.clone(), known);
-    let compute = compute.begin(config, both, listener, &mut tasks, &stop)?;
+    let consoles = OpenConsoleProxies::open(config, ConsoleDefault::None).await?;
+    for line in consoles.addresses() {
+        writeln!(out, "{line}")?;
+    }
+    let compute = compute.begin(config, both, (listener, consoles), &mut tasks, &stop)?;
     let stopped = stop.clone().cancelled_owned();
     tasks.spawn(async move { conductor.run(stopped).await });
     writeln!(out, "Compute at {root}/v2.1")?;

@@ -1,26 +1,27 @@
 //! Client of the agent's guest API.
 
-use berth_model::ConsumerUuid;
+use berth_model::{ConsoleKind, ConsumerUuid};
 use berth_wire::compute::{ServerExternalEvent, ServerExternalEvents};
 use berth_wire::encode;
 use berth_wire::guest::{
-    ActionId, DiagnosticsBody, GuestAction, GuestBody, GuestBuild, GuestList, PlaceBody, Places,
-    PlacesAsked,
+    ActionId, CONSOLE_PROTOCOL, ConsoleBody, DiagnosticsBody, GuestAction, GuestBody, GuestBuild,
+    GuestList, PlaceBody, Places, PlacesAsked,
 };
 use http::Method;
 
 use super::GuestApiError;
-use super::responses::{parsed, require_success, unless_not_found};
+use super::responses::{parsed, require_success, switched, unless_not_found};
 use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 use crate::placement::DeleteOutcome;
-use crate::{Adapter, AdapterOptions, Auth, HttpService};
+use crate::{Adapter, AdapterOptions, Auth, ByteStream, HttpService};
 
 const ALL: &str = "/v1/guests";
 const ONE: &str = "/v1/guests/{uuid}";
 const PLACES: &str = "/v1/guests/places";
 const ACTION: &str = "/v1/guests/{uuid}/action";
 const CONSOLE: &str = "/v1/guests/{uuid}/console";
+const LIVE_CONSOLE: &str = "/v1/guests/{uuid}/console/{kind}";
 const DIAGNOSTICS: &str = "/v1/guests/{uuid}/diagnostics";
 const EVENTS: &str = "/v2.1/os-server-external-events";
 
@@ -125,6 +126,32 @@ impl GuestClient {
         Ok(require_success(self.adapter.call(call).await?)?
             .body
             .to_vec())
+    }
+
+    /// GET /v1/guests/{uuid}/console/{kind}: where a console of a running guest is.
+    pub async fn console_address(
+        &self,
+        uuid: ConsumerUuid,
+        kind: ConsoleKind,
+    ) -> Result<ConsoleBody, GuestApiError> {
+        let path = format!("{ALL}/{uuid}/console/{kind}");
+        let call = AdapterCall::new(Method::GET, LIVE_CONSOLE, path, None);
+        parsed(self.adapter.call(call).await?)
+    }
+
+    /// GET /v1/guests/{uuid}/console/{kind} with an upgrade: connects to a console of a running guest. The stream carries
+    /// the console's own protocol, and ends with the guest.
+    pub async fn open_console(
+        &self,
+        uuid: ConsumerUuid,
+        kind: ConsoleKind,
+    ) -> Result<Box<dyn ByteStream>, GuestApiError> {
+        let path = format!("{ALL}/{uuid}/console/{kind}");
+        let call = AdapterCall {
+            upgrade: Some(CONSOLE_PROTOCOL),
+            ..AdapterCall::new(Method::GET, LIVE_CONSOLE, path, None)
+        };
+        switched(self.adapter.call(call).await?)
     }
 
     /// GET /v1/guests/{uuid}/diagnostics: statistics of a guest.

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::{GuestApiError, GuestRefusal};
 use crate::answer::{AdapterAnswer, is_unavailable};
-use crate::sanitize;
+use crate::{ByteStream, UpgradedConnection, sanitize};
 
 /// Longest refusal text that is repeated, in characters.
 const MESSAGE: usize = 2000;
@@ -32,6 +32,19 @@ pub(super) fn parsed<T: DeserializeOwned>(answer: AdapterAnswer) -> Result<T, Gu
 /// Returns a 2xx answer; others are errors.
 pub(super) fn require_success(answer: AdapterAnswer) -> Result<AdapterAnswer, GuestApiError> {
     answer.success_or(refused)
+}
+
+/// The connection of an answer with status 101; others are errors.
+pub(super) fn switched(answer: AdapterAnswer) -> Result<Box<dyn ByteStream>, GuestApiError> {
+    let connection = answer.upgraded.as_ref().and_then(UpgradedConnection::take);
+    match connection {
+        Some(connection) if answer.status == StatusCode::SWITCHING_PROTOCOLS => Ok(connection),
+        _ if answer.status.is_success() || answer.status.is_informational() => {
+            let reason = BodyError::field("body", "the connection was not switched to the console");
+            Err(malformed(answer, reason))
+        }
+        _ => Err(refused(answer)),
+    }
 }
 
 /// Returns the answer; `None` for the API's own 404. A 404 of something else says nothing about the API's state.

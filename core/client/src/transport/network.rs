@@ -11,6 +11,7 @@ use http::{HeaderValue, Method, Request, Response, Uri, header};
 use reqwest::{Client, ClientBuilder};
 
 use super::body::read_body;
+use super::upgrade::with_connection;
 use super::{DEFAULT_BODY_LIMIT, HttpService, TransportError, tls};
 
 /// Below the 5 s after which common front ends close idle connections, so that requests rarely meet a connection that
@@ -156,7 +157,7 @@ impl Connections {
     ) -> Result<Response<Bytes>, TransportError> {
         if request.method() != Method::POST {
             match execute(&self.kept, request.clone(), peer).await {
-                Ok(answer) => return read_body(answer, limit).await,
+                Ok(answer) => return read_body(with_connection(answer).await?, limit).await,
                 Err(TransportError::Closed { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -10,13 +10,14 @@ use axum::Router;
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use berth_client::{
-    AdapterOptions, Auth, HttpService, PlacementClient, PlacementError, Secret, ServiceCallError,
-    TransportError, TransportOptions,
+    AdapterOptions, Auth, GuestApiError, GuestClient, HttpService, PlacementClient, PlacementError,
+    Secret, ServiceCallError, TransportError, TransportOptions, UpgradedConnection,
 };
-use berth_model::ProviderUuid;
+use berth_model::{ConsoleKind, ProviderUuid};
 use http::Request;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use uuid::Uuid;
 
 use crate::script::options;
@@ -392,4 +393,80 @@ fn certificate_files_that_cannot_be_used_are_named_at_once() {
         ..TransportOptions::default()
     });
     assert!(both.is_ok());
+}
+
+/// Switches to a protocol that answers each byte with the same one; in this process by an extension.
+async fn switch(mut request: axum::extract::Request) -> axum::response::Response {
+    let upgrade = request
+        .extensions_mut()
+        .remove::<hyper::upgrade::OnUpgrade>();
+    let wanted = request.headers().get("upgrade").cloned();
+    let Some(wanted) = wanted else {
+        return axum::response::IntoResponse::into_response((http::StatusCode::CONFLICT, "{}"));
+    };
+    let mut response = axum::response::Response::default();
+    *response.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
+    let headers = response.headers_mut();
+    headers.insert("connection", http::HeaderValue::from_static("upgrade"));
+    headers.insert("upgrade", wanted);
+    let (console, guest) = tokio::io::duplex(64);
+    tokio::spawn(async move {
+        let (mut reader, mut writer) = tokio::io::split(guest);
+        tokio::io::copy(&mut reader, &mut writer).await
+    });
+    match upgrade {
+        None => {
+            let connection = UpgradedConnection::new(console);
+            response.extensions_mut().insert(connection);
+        }
+        Some(upgrade) => {
+            tokio::spawn(async move {
+                let mut upgraded = hyper_util::rt::TokioIo::new(upgrade.await.unwrap());
+                let mut console = console;
+                tokio::io::copy_bidirectional(&mut upgraded, &mut console).await
+            });
+        }
+    }
+    response
+}
+
+#[tokio::test]
+async fn a_console_is_opened_in_process_over_tcp_and_over_a_unix_socket() {
+    let router = || Router::new().fallback(switch);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.sock");
+    let unix = tokio::net::UnixListener::bind(&path).unwrap();
+    tokio::spawn(async move { axum::serve(unix, router()).await });
+    let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = tcp.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(tcp, router()).await });
+    let options = TransportOptions::default();
+    for (http, root) in [
+        (
+            HttpService::in_process::<_, axum::body::Body, _>(router(), 1 << 20),
+            "http://agent".to_owned(),
+        ),
+        (network(|_| {}), format!("http://{address}")),
+        (
+            HttpService::unix(&path, &options).unwrap(),
+            "http://agent".to_owned(),
+        ),
+    ] {
+        let auth = Auth::none(&root).unwrap();
+        let client = GuestClient::new(http, auth, &self::options());
+        let guest = Uuid::from_u128(7).into();
+        let mut console = client
+            .open_console(guest, ConsoleKind::Serial)
+            .await
+            .unwrap();
+        console.write_all(b"\x00login\xff").await.unwrap();
+        let mut read = [0; 7];
+        console.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"\x00login\xff", "{root}");
+        let refused = client.console_address(guest, ConsoleKind::Vnc).await;
+        assert!(
+            matches!(refused, Err(GuestApiError::Conflict(_))),
+            "{refused:?}"
+        );
+    }
 }

@@ -1,4 +1,4 @@
-//! The kinds of devices that a guest sees as its disks and interfaces: [`DiskBus`], [`ScsiController`], [`InterfaceModel`].
+//! The kinds of devices that a guest sees: [`DiskBus`], [`ScsiController`], [`InterfaceModel`], [`VideoModel`], [`InputBus`].
 //! The words are Nova's, which are also libvirt's.
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,37 @@ pub enum InterfaceModel {
     Rtl8139,
     /// VMware's paravirtual card.
     Vmxnet3,
+}
+
+/// The model of a guest's video card (`hw_video_model`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum VideoModel {
+    /// Paravirtual, with a VGA mode for guests without drivers.
+    #[default]
+    Virtio,
+    /// A VGA card, which every guest knows.
+    Vga,
+    /// QEMU's simple display, for UEFI guests.
+    Bochs,
+    /// A Cirrus Logic GD5446.
+    Cirrus,
+    /// Red Hat's QXL.
+    Qxl,
+    /// VMware's SVGA II.
+    Vmvga,
+    /// No video card: the screen stays empty.
+    None,
+}
+
+/// The bus of a guest's tablet and keyboard (`hw_input_bus`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputBus {
+    /// USB, which every guest knows.
+    Usb,
+    /// Paravirtual; the guest needs drivers.
+    Virtio,
 }
 
 impl DiskBus {
@@ -139,6 +170,47 @@ impl InterfaceModel {
             Self::Pcnet => "pcnet",
             Self::Rtl8139 => "rtl8139",
             Self::Vmxnet3 => "vmxnet3",
+        }
+    }
+}
+
+impl VideoModel {
+    /// All that guests can have, in the order of errors.
+    pub const ALL: [Self; 7] = [
+        Self::Virtio,
+        Self::Vga,
+        Self::Bochs,
+        Self::Cirrus,
+        Self::Qxl,
+        Self::Vmvga,
+        Self::None,
+    ];
+
+    /// Nova's word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Virtio => "virtio",
+            Self::Vga => "vga",
+            Self::Bochs => "bochs",
+            Self::Cirrus => "cirrus",
+            Self::Qxl => "qxl",
+            Self::Vmvga => "vmvga",
+            Self::None => "none",
+        }
+    }
+}
+
+impl InputBus {
+    /// All buses, in the order of errors.
+    pub const ALL: [Self; 2] = [Self::Usb, Self::Virtio];
+
+    /// Nova's word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Usb => "usb",
+            Self::Virtio => "virtio",
         }
     }
 }

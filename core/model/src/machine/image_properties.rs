@@ -182,10 +182,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         "hw_floppy_bus",
         HostSupport::Harmless("guests have no floppy drive"),
     ),
-    (
-        "hw_input_bus",
-        HostSupport::Harmless("guests have no pointer"),
-    ),
+    ("hw_input_bus", HostSupport::Honoured),
     (
         "hw_ipxe_boot",
         HostSupport::Harmless("guests do not boot from the network unless their firmware does"),
@@ -215,10 +212,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ("hw_numa_nodes", HostSupport::Placed),
     ("hw_pci_numa_affinity_policy", HostSupport::Placed),
     ("hw_pmu", HostSupport::Honoured),
-    (
-        "hw_pointer_model",
-        HostSupport::Harmless("guests have no pointer"),
-    ),
+    ("hw_pointer_model", HostSupport::Honoured),
     ("hw_qemu_guest_agent", HostSupport::Honoured),
     (
         "hw_redirected_usb_ports",
@@ -258,14 +252,8 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         "hw_usb_model",
         HostSupport::Harmless("guests have the USB controller that libvirt chooses"),
     ),
-    (
-        "hw_video_model",
-        HostSupport::Harmless("guests have no video card"),
-    ),
-    (
-        "hw_video_ram",
-        HostSupport::Harmless("guests have no video card"),
-    ),
+    ("hw_video_model", HostSupport::Honoured),
+    ("hw_video_ram", HostSupport::Honoured),
     ("hw_vif_model", HostSupport::Honoured),
     ("hw_vif_multiqueue_enabled", HostSupport::Honoured),
     (

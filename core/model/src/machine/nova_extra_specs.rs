@@ -324,7 +324,7 @@ const EXTRA_SPECS: &[(&str, AllowedValues, HostSupport)] = &[
     (
         "hw_video:ram_max_mb",
         AllowedValues::From(0),
-        HostSupport::Harmless("guests have no video card, so the limit is never reached"),
+        HostSupport::Honoured,
     ),
     (
         "os:secure_boot",

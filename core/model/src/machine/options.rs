@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::GuestMachineError;
-use super::emulated_devices::{DiskBus, InterfaceModel, ScsiController};
+use super::emulated_devices::{DiskBus, InputBus, InterfaceModel, ScsiController, VideoModel};
 use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
 use super::limits::{GuestLimits, is_default};
 use super::nova_extra_specs::flag;
@@ -70,6 +70,16 @@ pub struct MachineOptions {
     /// The width of physical addresses (`hw:maxphysaddr_mode`); by default the hypervisor's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address_width: Option<AddressWidth>,
+    /// The video card (`hw_video_model`); by default virtio. A host without VNC gives guests none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub video_model: Option<VideoModel>,
+    /// The memory of the video card in MiB (`hw_video_ram`, up to the flavor's `hw_video:ram_max_mb`); by default the
+    /// hypervisor's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub video_memory_mib: Option<u32>,
+    /// The bus of the tablet and a keyboard (`hw_input_bus`); by default a USB tablet and the machine's own keyboard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_bus: Option<InputBus>,
     /// Limits on CPU time, disk and network traffic (`quota:*`).
     #[serde(skip_serializing_if = "is_default")]
     pub limits: GuestLimits,
@@ -231,6 +241,10 @@ impl MachineOptions {
             AddressWidth::Passthrough => "COMPUTE_ADDRESS_SPACE_PASSTHROUGH".to_owned(),
             AddressWidth::Emulated(_) => "COMPUTE_ADDRESS_SPACE_EMULATED".to_owned(),
         });
+        let video = |model: VideoModel| {
+            let model = model.as_str().to_uppercase();
+            format!("COMPUTE_GRAPHICS_MODEL_{model}")
+        };
         let packed = self
             .packed_ring
             .then(|| "COMPUTE_NET_VIRTIO_PACKED".to_owned());
@@ -238,6 +252,7 @@ impl MachineOptions {
             ("hw_disk_bus", self.disk_bus.map(bus)),
             ("hw_cdrom_bus", self.cdrom_bus.map(bus)),
             ("hw_vif_model", Some(format!("{MODELS}{model}"))),
+            ("hw_video_model", self.video_model.map(video)),
             ("hw:maxphysaddr_mode", width),
             ("hw:virtio_packed_ring", packed),
         ];
@@ -276,6 +291,9 @@ impl MachineOptions {
                 .property("os_type")
                 .is_some_and(|os| os.eq_ignore_ascii_case("windows")),
             address_width: source.address_width()?,
+            video_model: source.choice("hw_video_model", &VideoModel::ALL, VideoModel::as_str)?,
+            video_memory_mib: source.video_memory_mib()?,
+            input_bus: source.input_bus()?,
             limits: GuestLimits::of(source.specs)?,
         };
         let on_ide = [
@@ -436,6 +454,31 @@ impl<'a> FlavorAndProperties<'a> {
     fn interface_model(self) -> Result<InterfaceModel, GuestMachineError> {
         let model = self.choice("hw_vif_model", &InterfaceModel::ALL, InterfaceModel::as_str)?;
         Ok(model.unwrap_or_default())
+    }
+
+    /// As in Nova, the flavor must allow video memory. Without its limit the image may have none.
+    fn video_memory_mib(self) -> Result<Option<u32>, GuestMachineError> {
+        const SPEC: &str = "hw_video:ram_max_mb";
+        const PROPERTY: &str = "hw_video_ram";
+        let most = self.number(SPEC, 0)?.unwrap_or(0);
+        match self.property_number(PROPERTY)? {
+            Some(mib) if mib > most => {
+                let reason = format!("the flavor's {SPEC} allows at most {most} MiB");
+                Err(self.image(PROPERTY, reason))
+            }
+            mib => Ok(mib),
+        }
+    }
+
+    /// `hw_pointer_model` is Nova's older word for the tablet that guests have anyway.
+    fn input_bus(self) -> Result<Option<InputBus>, GuestMachineError> {
+        const POINTER: &str = "hw_pointer_model";
+        match self.property(POINTER) {
+            None => {}
+            Some(model) if model.eq_ignore_ascii_case("usbtablet") => {}
+            Some(_) => return Err(self.image(POINTER, "expected usbtablet")),
+        }
+        self.choice("hw_input_bus", &InputBus::ALL, InputBus::as_str)
     }
 
     /// As in Nova, flavor and image must agree on the mode, and the flavor has the last word on the number.

@@ -216,6 +216,11 @@ fn a_node_that_reports_capabilities_must_have_those_of_the_machine() {
             "hw_vif_model COMPUTE_NET_VIF_MODEL_IGB",
         ),
         (
+            "",
+            "hw_video_model=qxl",
+            "hw_video_model COMPUTE_GRAPHICS_MODEL_QXL",
+        ),
+        (
             "hw:maxphysaddr_mode=passthrough",
             "",
             "hw:maxphysaddr_mode COMPUTE_ADDRESS_SPACE_PASSTHROUGH",
@@ -359,6 +364,26 @@ fn what_no_host_can_build_is_refused_with_its_key() {
             "hw:virtio_packed_ring=true",
             "hw_virtio_packed_ring=false",
             "image.properties: hw_virtio_packed_ring: it contradicts hw:virtio_packed_ring of the flavor",
+        ),
+        (
+            "",
+            "hw_video_model=xen",
+            "image.properties: hw_video_model: guests cannot have \"xen\"; expected virtio, vga, bochs, cirrus, qxl, vmvga, none",
+        ),
+        (
+            "hw_video:ram_max_mb=16",
+            "hw_video_ram=32",
+            "image.properties: hw_video_ram: the flavor's hw_video:ram_max_mb allows at most 16 MiB",
+        ),
+        (
+            "",
+            "hw_video_ram=1",
+            "image.properties: hw_video_ram: the flavor's hw_video:ram_max_mb allows at most 0 MiB",
+        ),
+        (
+            "",
+            "hw_pointer_model=mouse",
+            "image.properties: hw_pointer_model: expected usbtablet",
         ),
         (
             "",

@@ -3,3 +3,4 @@
 mod host_header;
 mod limits;
 mod tls;
+mod upgrade;

@@ -1,4 +1,4 @@
-//! The devices in the document except disks: interfaces, the console, and passthrough devices.
+//! The devices in the document except disks: interfaces, the serial console, the screen, and passthrough devices.
 
 use berth_model::{InterfaceModel, MachineOptions, PciAddress, RngDevice, TrafficLimit};
 use berth_virt::guest_spec::{
@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::disks::{DiskElement, disks};
 use super::domain::TypeElement;
+use super::screen::{Graphics, Input, Video, graphics, inputs, video};
 use super::{GuestXmlOptions, Virtualisation, of_type};
 use crate::network_filter::is_filterable;
 
@@ -22,6 +23,11 @@ pub(super) struct DevicesElement<'a> {
     console: Console,
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<Channel>,
+    input: Vec<Input>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    graphics: Option<Graphics>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    video: Option<Video>,
     hostdev: Vec<HostDeviceElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     watchdog: Option<Watchdog>,
@@ -63,6 +69,9 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
                 name: "org.qemu.guest_agent.0",
             },
         }),
+        input: inputs(spec, options),
+        graphics: graphics(options),
+        video: video(spec, options),
         hostdev: host_devices.iter().map(host_device).collect(),
         watchdog: spec.machine.watchdog.map(|action| Watchdog {
             model: "i6300esb",

@@ -3,8 +3,8 @@ use std::process::Command;
 
 use berth_model::{
     AddressWidth, ArqUuid, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate, DiskRates,
-    GuestLimits, InterfaceModel, MachineOptions, MachineType, RngDevice, ScsiController,
-    TrafficLimit, WatchdogAction,
+    GuestLimits, InputBus, InterfaceModel, MachineOptions, MachineType, RngDevice, ScsiController,
+    TrafficLimit, VideoModel, WatchdogAction,
 };
 use berth_virt::CpuSet;
 use berth_virt::conformance::sample_guest;
@@ -350,7 +350,53 @@ fn shapes() -> Vec<(&'static str, String)> {
         "spare_ports",
         guest_xml(&with_emulated_devices(), &spare_ports),
     ));
+    for (name, spec) in [("screen", plain()), ("named_screen", with_a_named_screen())] {
+        shapes.push((name, guest_xml(&spec, &with_screens())));
+    }
     shapes
+}
+
+fn with_screens() -> GuestXmlOptions {
+    GuestXmlOptions {
+        vnc_listen: Some("127.0.0.1".parse().unwrap()),
+        ..GuestXmlOptions::default()
+    }
+}
+
+fn with_a_named_screen() -> GuestSpec {
+    GuestSpec {
+        machine: MachineOptions {
+            video_model: Some(VideoModel::Qxl),
+            video_memory_mib: Some(32),
+            input_bus: Some(InputBus::Virtio),
+            ..MachineOptions::default()
+        },
+        ..plain()
+    }
+}
+
+#[test]
+fn a_guest_has_a_vnc_server_a_video_card_and_a_tablet_or_none_of_them() {
+    let text = guest_xml(&plain(), &with_screens());
+    for part in [
+        r#"<graphics type="vnc" autoport="yes" listen="127.0.0.1"/>"#,
+        r#"<model type="virtio"/>"#,
+        r#"<input type="tablet" bus="usb"/>"#,
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let named = guest_xml(&with_a_named_screen(), &with_screens());
+    for part in [
+        r#"<model type="qxl" vram="32768"/>"#,
+        r#"<input type="tablet" bus="virtio"/>"#,
+        r#"<input type="keyboard" bus="virtio"/>"#,
+    ] {
+        assert!(named.contains(part), "{part}: {named}");
+    }
+    let none = guest_xml(&with_a_named_screen(), &GuestXmlOptions::default());
+    for element in ["<graphics", "<video", "<input"] {
+        assert!(!none.contains(element), "{element}: {none}");
+    }
 }
 
 /// A network filter and isolated ports, where these networks are not on a Linux bridge.

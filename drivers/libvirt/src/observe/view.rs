@@ -90,6 +90,7 @@ fn node_view(
             &facts.steady.domain,
             Hypervisor {
                 virt_type: options.virt_type,
+                has_screens: options.vnc.is_some(),
                 is_qemu: facts.steady.kind == "QEMU",
                 libvirt: facts.steady.libvirt,
                 emulator: facts.steady.emulator,

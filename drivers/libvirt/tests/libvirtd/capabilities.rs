@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use berth_libvirt::{LibvirtDriver, LibvirtOptions};
 use berth_model::{
     AddressWidth, DiskBus, DiskLimits, DiskRate, DiskRates, GuestLimits, InterfaceModel,
-    MachineOptions, MachineType, ScsiController,
+    MachineOptions, MachineType, ScsiController, VideoModel,
 };
 use berth_virt::guest_spec::{
     GuestDisks, GuestInterface, GuestInterfaces, GuestPort, GuestSpec, InterfaceSource, Label,
@@ -27,11 +27,10 @@ struct Case {
 }
 
 /// The traits that other tests cover: UEFI firmware in `firmware`, and what each guest has.
-const ELSEWHERE: [&str; 5] = [
+const ELSEWHERE: [&str; 4] = [
     "COMPUTE_ARCH_X86_64",
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_FIRMWARE_UEFI",
-    "COMPUTE_GRAPHICS_MODEL_NONE",
     "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
 ];
 
@@ -67,6 +66,20 @@ fn cases() -> Vec<Case> {
             ],
         })
         .collect();
+    cases.extend(VideoModel::ALL.map(|model| Case {
+        traits: vec![format!(
+            "COMPUTE_GRAPHICS_MODEL_{}",
+            model.as_str().to_uppercase()
+        )],
+        machine: MachineOptions {
+            video_model: Some(model),
+            ..MachineOptions::default()
+        },
+        parts: vec![
+            format!("<model type='{}'", model.as_str()),
+            "<graphics type='vnc'".to_owned(),
+        ],
+    }));
     cases.push(Case {
         traits: vec![
             "COMPUTE_ADDRESS_SPACE_EMULATED".to_owned(),

@@ -2,6 +2,7 @@
 
 mod capabilities;
 mod cards;
+mod consoles;
 mod daemon;
 mod devices;
 mod disk_files;

@@ -4,11 +4,12 @@
 use axum::extract::State;
 use berth_client::GuestApiError;
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
-use berth_model::ConsumerUuid;
+use berth_model::{ConsoleKind, ConsumerUuid};
 use berth_wire::guest::GuestAction;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::remote_consoles::{self, REMOTE_CONSOLE};
 use super::server_rebuild::{self, REBUILD, RESCUE};
 use super::servers::fault;
 use crate::fields::{BodyFields, bounded, wrong};
@@ -50,6 +51,7 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
                 UNLOCK,
                 UNLOCK_OVERRIDE,
                 CONSOLE_OUTPUT,
+                REMOTE_CONSOLE,
                 RESET_STATE,
                 FORCE_DELETE,
             ])
@@ -115,7 +117,7 @@ fn action_schema() -> Value {
 pub(super) const GRACE: u16 = 60;
 
 /// Actions of Nova that Berth does not support.
-const UNSUPPORTED: [&str; 29] = [
+const UNSUPPORTED: [&str; 27] = [
     "addFixedIp",
     "addFloatingIp",
     "addSecurityGroup",
@@ -128,8 +130,6 @@ const UNSUPPORTED: [&str; 29] = [
     "migrate",
     "os-getRDPConsole",
     "os-getSPICEConsole",
-    "os-getSerialConsole",
-    "os-getVNCConsole",
     "os-migrateLive",
     "os-resetNetwork",
     "removeFixedIp",
@@ -175,6 +175,14 @@ async fn act(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRespo
         "lock" => lock(&api, &call, value).await,
         "unlock" => unlock(&api, &call).await,
         "os-getConsoleOutput" => console(&api, &call, value).await,
+        "os-getVNCConsole" => {
+            let vnc = (ConsoleKind::Vnc, "novnc");
+            remote_consoles::act(&api, &call, (word, value), vnc).await
+        }
+        "os-getSerialConsole" => {
+            let serial = (ConsoleKind::Serial, "serial");
+            remote_consoles::act(&api, &call, (word, value), serial).await
+        }
         "os-resetState" => reset_state(&api, &call, value).await,
         "forceDelete" => {
             let server = api.server_for(&call, FORCE_DELETE).await?;

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{ConductorHandoff, Lock, Locker, ServerError, ServerRecord, drive_updates, rows};
 use crate::compute::Compute;
+use crate::consoles;
 use crate::instance_actions::{self, ActionOutcome, NewAction};
 use crate::server_state::GuestObservation;
 
@@ -399,6 +400,7 @@ impl Work for DeleteServerRow {
         ] {
             tx.execute(Statement::new(sql).bind(server.id)).await?;
         }
+        consoles::delete_of(tx, self.uuid).await?;
         instance_actions::finish_all(tx, self.uuid, "delete", &ActionOutcome::Success, None)
             .await?;
         let gone = ActionOutcome::Error(Some("the server was deleted meanwhile".to_owned()));

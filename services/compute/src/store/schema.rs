@@ -5,8 +5,8 @@ use berth_store::{Schema, SchemaError, SqlStore};
 
 use super::upgrade;
 
-/// The schema version. Version 2 added the owner of servers, version 3 quotas.
-pub const VERSION: i64 = 3;
+/// The schema version. Version 2 added the owner of servers, version 3 quotas, version 4 tokens of consoles.
+pub const VERSION: i64 = 4;
 
 pub(super) const SCHEMA: Schema = Schema {
     of: "the compute API",

@@ -120,3 +120,13 @@ CREATE TABLE IF NOT EXISTS compute_server_actions (
 );
 CREATE INDEX IF NOT EXISTS compute_server_actions_server ON compute_server_actions (server_uuid);
 CREATE INDEX IF NOT EXISTS compute_server_actions_started_at ON compute_server_actions (started_at);
+CREATE TABLE IF NOT EXISTS compute_console_tokens (
+    token_hash VARCHAR(64) NOT NULL PRIMARY KEY,
+    server_uuid VARCHAR(36) NOT NULL,
+    kind VARCHAR(16) NOT NULL,
+    host VARCHAR(255) NOT NULL,
+    port INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS compute_console_tokens_server ON compute_console_tokens (server_uuid);
+CREATE INDEX IF NOT EXISTS compute_console_tokens_expires_at ON compute_console_tokens (expires_at);

@@ -21,7 +21,11 @@ const ADDED: [(&str, &str, &str); 3] = [
 ];
 
 /// Tables that earlier versions lack.
-const ADDED_TABLES: [&str; 2] = ["compute_quotas", "compute_quota_locks"];
+const ADDED_TABLES: [&str; 3] = [
+    "compute_quotas",
+    "compute_quota_locks",
+    "compute_console_tokens",
+];
 
 /// Upgrades tables of earlier versions. Others are left unchanged.
 pub(super) async fn upgrade(store: &SqlStore) -> Result<(), SchemaError> {

@@ -8,9 +8,9 @@ use std::time::Duration;
 use berth_client::placement::Candidate;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient,
-    TransportError,
+    TransportError, UpgradedConnection,
 };
-use berth_compute::{ComputeOptions, ComputeParts, FoundImage, QuotaLimits};
+use berth_compute::{ComputeOptions, ComputeParts, ConsoleOptions, FoundImage, QuotaLimits};
 use berth_conductor::journal::{
     BootGoal, BootJournal, BootStep, BootStepDetail, BootStepRecord, ChosenHost, SqlBootJournal,
     StepState,
@@ -26,6 +26,7 @@ use berth_wire::host_state::{HostStateBody, NodeStateBody, ServiceBody};
 use bytes::Bytes;
 use http::{Request, Response};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tower::service_fn;
 use uuid::Uuid;
 
@@ -61,6 +62,8 @@ struct AgentState {
     left: Option<u32>,
     /// Its driver counts nothing of guests.
     has_no_statistics: bool,
+    /// Its guests were started without consoles.
+    has_no_console: bool,
     actions: Vec<GuestAction>,
     /// Changes of config drives, each with the number of actions before it.
     drive_changes: Vec<(usize, ConfigDriveChangeBody)>,
@@ -119,6 +122,11 @@ impl Agent {
     /// Makes the driver of the agent one that counts nothing.
     pub(crate) fn count_nothing(&self) {
         self.with(|inner| inner.has_no_statistics = true);
+    }
+
+    /// Makes the guests of the agent such that were started without consoles.
+    pub(crate) fn have_no_consoles(&self) {
+        self.with(|inner| inner.has_no_console = true);
     }
 
     /// The ids of the received actions.
@@ -181,6 +189,10 @@ impl Agent {
                 }
                 missing => missing,
             },
+            [guest, "console", kind] => match self.one(guest.parse().unwrap()) {
+                (200, guest) => return Ok(self.console(&guest, kind, request)),
+                missing => missing,
+            },
             [guest, "diagnostics"] => match self.one(guest.parse().unwrap()) {
                 (200, _) if self.with(|inner| inner.has_no_statistics) => {
                     (501, refusal("not_supported"))
@@ -219,6 +231,31 @@ impl Agent {
         known.map_or((404, refusal("not_found")), |known| {
             (200, shown((guest, known)))
         })
+    }
+
+    /// A console of a guest; its first bytes are its kind.
+    fn console(&self, guest: &Value, kind: &str, request: &Request<Bytes>) -> Response<Bytes> {
+        let respond = |status: u16, body: &Value| {
+            let mut response = Response::new(Bytes::from(body.to_string()));
+            *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
+            response
+        };
+        if guest["state"] != "running" || self.with(|inner| inner.has_no_console) {
+            let message = "guest has no vnc console: it gets one at its next start";
+            let error = json!({"code": "no_console", "message": message});
+            return respond(409, &json!({"api": "berth/1", "error": error}));
+        }
+        if request.headers().get("upgrade").is_none() {
+            let (host, port) = ("127.0.0.1", 5900);
+            return respond(200, &json!({"kind": kind, "host": host, "port": port}));
+        }
+        let (mut guest, console) = tokio::io::duplex(64);
+        let greeting = kind.to_owned();
+        tokio::spawn(async move { guest.write_all(greeting.as_bytes()).await });
+        let mut response = respond(101, &Value::Null);
+        let connection = UpgradedConnection::new(console);
+        response.extensions_mut().insert(connection);
+        response
     }
 
     fn act(&self, guest: Uuid, body: &[u8]) -> (u16, Value) {
@@ -482,6 +519,11 @@ impl Cloud {
             most_at_once: 5,
             quotas: QuotaLimits::unlimited(),
             reconcile_interval: Duration::from_millis(5),
+            consoles: ConsoleOptions {
+                vnc: Some("http://proxy:6080/vnc_lite.html".to_owned()),
+                serial: Some("ws://proxy:6083/".to_owned()),
+                ..ConsoleOptions::default()
+            },
             ..ComputeOptions::default()
         };
         (parts, options)

@@ -15,6 +15,7 @@ mod key_pairs;
 mod place;
 mod quota;
 mod quota_limits;
+mod remote_consoles;
 mod schema;
 mod server_actions;
 mod server_attachments;

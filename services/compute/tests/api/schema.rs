@@ -28,6 +28,7 @@ async fn a_database_of_a_former_schema_gets_what_it_lacks_and_keeps_what_it_has(
         "ALTER TABLE compute_servers DROP COLUMN resources",
         "DROP TABLE compute_quotas",
         "DROP TABLE compute_quota_locks",
+        "DROP TABLE compute_console_tokens",
         "UPDATE compute_api_schema SET version = 1",
     ] {
         service.change(sql).await;
@@ -42,6 +43,7 @@ async fn a_database_of_a_former_schema_gets_what_it_lacks_and_keeps_what_it_has(
     for table in [
         "DELETE FROM compute_quotas",
         "DELETE FROM compute_quota_locks",
+        "DELETE FROM compute_console_tokens",
     ] {
         service.change(table).await;
     }
@@ -86,6 +88,7 @@ async fn the_servers_of_a_schema_without_quotas_are_counted_by_their_flavors() {
         "ALTER TABLE compute_servers DROP COLUMN resources",
         "DROP TABLE compute_quotas",
         "DROP TABLE compute_quota_locks",
+        "DROP TABLE compute_console_tokens",
         "UPDATE compute_api_schema SET version = 2",
     ] {
         service.change(sql).await;

@@ -15,7 +15,7 @@ pub(super) const CASES: &[Case] = super::cases! {
     "[host]\nname = \"a\"" => ["berth.toml:1:1: host: a text is wanted, not a table; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0104]"];
     "[DEFAULT]\nhost = \"a\"" => ["berth.toml:1:2: DEFAULT: berth does not have this section; the options of [DEFAULT] are at the top level, before the first section [BERTH-E0102]"];
     "[metrics]\nweight = 1" => ["berth.toml:2:1: metrics.weight: unknown option; see the options in [metrics] in the reference [BERTH-E0102]"];
-    "[vnc]\nserver_listen = \"0.0.0.0\"" => ["berth.toml:1:2: vnc: Nova's section without an equivalent in berth; remove it [BERTH-E0103]"];
+    "[spice]\nserver_listen = \"0.0.0.0\"" => ["berth.toml:1:2: spice: Nova's section without an equivalent in berth; remove it [BERTH-E0103]"];
     "[libvirt]\nlive_migration_uri = \"qemu+ssh://%s/system\"" => ["berth.toml:2:1: libvirt.live_migration_uri: Nova's option without an equivalent in berth; remove it [BERTH-E0103]"];
     "sync_power_state_interval = 300" => ["berth.toml:1:1: sync_power_state_interval: this version of berth does not read this option; remove it [BERTH-E0103]"];
     "vcpu_pin_set = \"0-3\"" => ["berth.toml:1:1: vcpu_pin_set: berth does not have this option; write cpu_dedicated_set (for hw:cpu_policy=dedicated) or cpu_shared_set (for all others) in [compute] [BERTH-E0102]"];

@@ -726,7 +726,8 @@ fn the_readmes_openstack_commands_work_as_written() {
     assert!(commands.len() > 12, "{commands:?}");
     // make run makes it.
     let key = cloud.state().join("key.pub");
-    let line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJyZrbhUdnS6IsVh9pM0ARvdqzZ8t5xTn1AfQqzhHnSi berth\n";
+    let line =
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJyZrbhUdnS6IsVh9pM0ARvdqzZ8t5xTn1AfQqzhHnSi berth\n";
     fs::write(&key, line).expect("a key");
     let key = key.display().to_string();
     for command in commands {

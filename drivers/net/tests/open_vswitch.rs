@@ -362,3 +362,65 @@ fn a_guest_waits_until_ovn_has_installed_its_port() {
         },
     );
 }
+
+/// Names the switch's socket to a child that plugs and unplugs until it is killed.
+const VICTIM: &str = "BERTH_TEST_VICTIM";
+
+/// How often the child is killed. Each life is too short for many rounds, so that kills hit every step.
+const KILLS: u32 = 25;
+
+#[test]
+fn a_killed_plug_or_unplug_is_completed_by_the_next_call() {
+    let name = "a_killed_plug_or_unplug_is_completed_by_the_next_call";
+    if let Some(socket) = std::env::var_os(VICTIM) {
+        let endpoint = OvsdbEndpoint::Unix(socket.into());
+        let client = OvsdbClient::new(endpoint, Duration::from_secs(30));
+        let network = HostNetwork::new(client, NODE.to_owned(), NetworkPaths::default());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            loop {
+                network.plug(&spec(7, 0x88a1)).await.unwrap();
+                network.unplug(&spec(7, 0x88a1)).await.unwrap();
+            }
+        });
+    }
+    in_namespaces(name, async |switch| {
+        let (network, spec) = (switch.network(), spec(7, 0x88a1));
+        let tap = spec.port.tap().to_string();
+        for kill in 0..KILLS {
+            let mut victim = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name, "--nocapture"])
+                .env(VICTIM, switch.socket())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            // Another moment each time: a life of 20 to 120 ms in steps that no period of the work divides.
+            std::thread::sleep(Duration::from_millis(20 + u64::from(kill) * 37 % 101));
+            victim.kill().unwrap();
+            victim.wait().unwrap();
+            // The child's `ip` may still run.
+            switch.wait("the end of ip", |_| {
+                let output = Command::new("pgrep").args(["-x", "ip"]).output();
+                output.unwrap().stdout.is_empty()
+            });
+            if kill % 2 == 0 {
+                network.plug(&spec).await.unwrap();
+                assert_eq!(switch.vsctl(&["list-ports", "br-int"]), tap);
+                assert_eq!(links(), [tap.clone()]);
+                let link = Path::new("/sys/class/net").join(&tap);
+                assert_eq!(setting(&tap, &link.join("mtu")), "1442");
+            }
+            network.unplug(&spec).await.unwrap();
+            assert_eq!(
+                switch.vsctl(&["list-ports", "br-int"]),
+                "",
+                "after kill {kill}"
+            );
+            assert!(links().is_empty(), "after kill {kill}");
+        }
+    });
+}

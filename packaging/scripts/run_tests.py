@@ -25,7 +25,7 @@ import time
 
 LIMIT = float(os.environ.get("TEST_LIMIT", "300"))
 THREADS = int(os.environ.get("RUST_TEST_THREADS", os.cpu_count()))
-# A program with as many tests as this has mostly tests that wait for other processes: it runs one test more at once.
+# A program with as many tests as this has mostly tests that wait for other processes: it runs two tests more at once.
 MANY = 200
 # Most tests of the longest programs wait for other processes.
 LANES = int(os.environ.get("TEST_LANES", os.cpu_count() + 1))
@@ -232,7 +232,7 @@ def run_program(program, arguments, logs, progress):
     if not tests:
         return 0, {}
     failures = {}
-    threads = THREADS if "RUST_TEST_THREADS" in os.environ or len(tests) < MANY else THREADS + 1
+    threads = THREADS if "RUST_TEST_THREADS" in os.environ or len(tests) < MANY else THREADS + 2
     left, threads, chosen = set(tests), 1 if TIMES else threads, list(arguments)
     flags = [argument for argument in arguments if argument.startswith("--") and argument != "--exact"]
     with open(log_of(program, logs), "wb", buffering=0) as log:

@@ -74,6 +74,16 @@ fn openstacks_client_lists_shows_and_saves_images_and_boots_from_the_bytes_of_on
     let words: Vec<&str> = words.split(' ').collect();
     let refused = operator.0.run(&words).expect("the shell answers");
     assert!(refused.code != 0, "it needs more memory: {refused:?}");
+    // The catalog has no network service, so the client asks the compute API for the network.
+    let words = "--os-cloud berth server create no --flavor tiny --image served --network blue";
+    let words: Vec<&str> = words.split(' ').collect();
+    let refused = operator.0.run(&words).expect("the shell answers");
+    assert!(
+        refused.code != 0
+            && refused.err.contains("This cloud has no network service")
+            && refused.err.contains("openstack server create --nic auto"),
+        "{refused:?}"
+    );
 }
 
 #[test]

@@ -172,17 +172,8 @@ impl Bench {
     }
 
     pub(super) fn disks_with(&self, options: DiskOptions) -> Disks {
-        let began = Instant::now();
-        loop {
-            let progress = Arc::new(LoggedProgress::default());
-            match Disks::open(options.clone(), self.sources(), progress) {
-                // A child process that another test is starting inherits our lock until it executes its program.
-                Err(DiskError::InUse { .. }) if began.elapsed() < PATIENCE => {
-                    std::thread::yield_now();
-                }
-                opened => return opened.unwrap(),
-            }
-        }
+        let progress = Arc::new(LoggedProgress::default());
+        Disks::open(options, self.sources(), progress).unwrap()
     }
 
     /// All files below a folder, without following links.

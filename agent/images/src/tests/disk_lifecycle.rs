@@ -37,6 +37,30 @@ async fn the_instances_folder_is_passable_for_the_emulators_user() {
     assert_eq!(bench.found("own"), ["_base", "_config"]);
 }
 
+#[tokio::test]
+async fn the_cache_is_one_agents_and_waits_for_the_child_of_a_killed_one() {
+    let bench = Bench::new().await;
+    let disks = bench.disks();
+    let again = Disks::open(
+        bench.options(),
+        bench.sources(),
+        Arc::new(LoggedProgress::default()),
+    );
+    assert!(matches!(again, Err(DiskError::InUse { .. })));
+    drop(disks);
+    let lock = bench.path("instances/_base/.berth-lock");
+    // A pid that no process can have.
+    fs::write(&lock, "4194305\n").unwrap();
+    let child = fs::File::open(&lock).unwrap();
+    child.lock().unwrap();
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        drop(child);
+    });
+    let _disks = bench.disks();
+    ends.join().unwrap();
+}
+
 /// The rescue image may be the instance's own image.
 #[tokio::test]
 async fn a_guest_is_rescued_from_the_image_that_it_was_made_of() {

@@ -113,6 +113,27 @@ fn another_user_of_the_host_gets_nothing_from_up_without_a_token() {
     node.wait_until_healthy(&mut up);
     let mut ports = listening(up.pid());
     assert!(ports.remove(&api), "{ports:?}");
+    for begin in ["VNC consoles at ", "Serial consoles at "] {
+        let url = up.wait_for_line(PATIENCE, begin).expect("a proxy");
+        let url = url.trim_start_matches(begin).trim();
+        let (_, port) = url.rsplit_once(':').expect("a port");
+        assert!(ports.remove(&port.parse().expect("a port")), "{ports:?}");
+        let websocket = [
+            "-H",
+            "Connection: upgrade",
+            "-H",
+            "Upgrade: websocket",
+            "-H",
+            "Sec-WebSocket-Version: 13",
+            "-H",
+            "Sec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==",
+        ];
+        for query in ["", "?token=admin"] {
+            let url = format!("{url}/{query}");
+            let asked = [&websocket[..], &[url.as_str()]].concat();
+            assert_eq!(as_nobody(&asked), (0, 403), "{url}");
+        }
+    }
     // The other one is that of [agent] metrics_listen.
     assert_eq!(ports.len(), 1, "{ports:?}");
     for path in [

@@ -13,6 +13,7 @@ mod resources;
 mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -104,6 +105,8 @@ pub struct SimulatedWorld {
     pub documents: BTreeMap<ConsumerUuid, GuestSpec>,
     /// Additional memory for a guest's next start, in MiB.
     pub next_memory: BTreeMap<ConsumerUuid, u64>,
+    /// Where the screens of all guests are; `None`: they have none.
+    pub screens: Option<SocketAddr>,
     /// The violated invariants. A test checks that there are none.
     pub violations: Vec<String>,
 }

@@ -11,12 +11,12 @@ options! {
     /// TLS of a service's listener.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct ListenerTls in "api" {
-        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
-        /// over HTTPS. Both files are read again at each SIGHUP.
+        /// PEM file with the certificate of this section's listener, followed by its intermediate certificates: it then speaks
+        /// HTTPS. Both files are read again at each SIGHUP.
         tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";
         /// PEM file with the key of `tls_cert`, without a password.
         tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/controller.key\"";
-        /// Whether `listen` may be an address of other hosts without TLS. Then tokens, passwords and user data cross the
+        /// Whether the listener may have an address of other hosts without TLS. Then tokens, passwords and user data cross the
         /// network in clear text.
         insecure_http: bool = false;
     }

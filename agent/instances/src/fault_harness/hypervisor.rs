@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_journal::samples::{NODE, guest, handle};
-use berth_model::{ConsumerUuid, NodeName};
+use berth_model::{ConsoleKind, ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestSpec};
 use berth_virt::{
-    CpuSet, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark, GuestOnHost,
+    ConsoleAddress, CpuSet, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark, GuestOnHost,
     GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice, HostDeviceId,
     HostEvents, HostView, NodeCpus, NodeDisk, NodeView, ObserveError, PciInPlacement, PowerAction,
     PowerState, ResourceModel, VirtDriver,
@@ -264,6 +264,18 @@ impl VirtDriver for SimulatedHypervisor {
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
         let effect = async { Ok(self.0.world().guests.clone()) };
         self.0.inject("driver read guests".to_owned(), effect).await
+    }
+
+    async fn console(
+        &self,
+        uuid: ConsumerUuid,
+        kind: ConsoleKind,
+    ) -> Result<ConsoleAddress, GuestError> {
+        let screens = self.0.world().screens;
+        let screens = screens.filter(|_| kind == ConsoleKind::Vnc);
+        let reason = "it gets one at its next start";
+        let none = GuestError::NoConsole { uuid, kind, reason };
+        screens.map(ConsoleAddress::Tcp).ok_or(none)
     }
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {

@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use berth_options::{WEEK, options, seconds};
+use berth_options::text::check_url;
+use berth_options::{OptionKind, TextKind, WEEK, options, seconds};
 
 use super::Config;
 
@@ -17,7 +18,7 @@ options! {
         /// The port of `novncproxy_host`.
         novncproxy_port: u16 = 6080;
         /// The URL of noVNC's page as users reach it, in front of which a proxy may be. The token is added to it.
-        novncproxy_base_url: Option<String> = None, kind: URL,
+        novncproxy_base_url: Option<String> = None, kind: PAGE_URL,
             derived: "`vnc_lite.html` at `novncproxy_host`", example: "\"https://cloud.example.org:6080/vnc_lite.html\"";
     }
 }
@@ -35,9 +36,27 @@ options! {
         /// The port of `serialproxy_host`.
         serialproxy_port: u16 = 6083;
         /// The URL of the websocket as users reach it (`ws://` or `wss://`). The token is added to it.
-        base_url: Option<String> = None,
+        base_url: Option<String> = None, kind: WEBSOCKET_URL,
             derived: "the address of `serialproxy_host`", example: "\"wss://cloud.example.org:6083/\"";
     }
+}
+
+/// The URL of a page that a token is added to. It may have a query.
+const PAGE_URL: OptionKind = OptionKind::Text(&TextKind::new(
+    "URL (http, https)",
+    "write a URL such as \"https://cloud.example.org:6080/vnc_lite.html\"",
+    |text| check_url(without_query(text), &["http", "https"]),
+));
+
+/// The URL of a websocket that a token is added to. It may have a query.
+const WEBSOCKET_URL: OptionKind = OptionKind::Text(&TextKind::new(
+    "URL (ws, wss)",
+    "write a URL such as \"wss://cloud.example.org:6083/\"",
+    |text| check_url(without_query(text), &["ws", "wss"]),
+));
+
+fn without_query(url: &str) -> &str {
+    url.split('?').next().unwrap_or_default()
 }
 
 options! {
@@ -118,5 +137,59 @@ impl Config {
     #[must_use]
     pub fn serial_base_url(&self) -> Option<&str> {
         self.serial_console.base_url.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ConfigDocument, LoadedConfig, resolve};
+
+    fn loaded(text: &str) -> Result<LoadedConfig, String> {
+        let document = ConfigDocument {
+            name: "berth.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        resolve(&[document], &[]).map_err(|refused| refused.to_string())
+    }
+
+    fn addresses(text: &str, default: ConsoleDefault) -> [Option<String>; 2] {
+        let config = loaded(text).unwrap().config;
+        let all = [config.novncproxy(default), config.serialproxy(default)];
+        all.map(|proxy| proxy.map(|proxy| proxy.address.to_string()))
+    }
+
+    #[test]
+    fn proxies_listen_on_loopback_in_up_and_where_they_are_told_in_a_controller() {
+        let some = |address: &str| Some(address.to_owned());
+        assert_eq!(
+            addresses("", ConsoleDefault::Loopback),
+            [some("127.0.0.1:6080"), some("127.0.0.1:6083")]
+        );
+        assert_eq!(addresses("", ConsoleDefault::None), [None, None]);
+        let named = "[vnc]\nnovncproxy_host = \"::1\"\nnovncproxy_port = 80\n[serial_console]\nenabled = false\n";
+        let expected = [some("[::1]:80"), None];
+        assert_eq!(addresses(named, ConsoleDefault::None), expected);
+        let off = "[vnc]\nenabled = false\n[serial_console]\nenabled = false\n";
+        assert_eq!(addresses(off, ConsoleDefault::Loopback), [None, None]);
+    }
+
+    #[test]
+    fn an_address_of_other_hosts_needs_tls_and_every_address_a_url() {
+        let plain = "[vnc]\nnovncproxy_host = \"192.0.2.1\"\n";
+        let refused = loaded(plain).unwrap_err();
+        assert!(
+            refused.contains("vnc.novncproxy_host") && refused.contains("without TLS"),
+            "{refused}"
+        );
+        let encrypted = "tls_cert = \"/c.pem\"\ntls_key = \"/k.pem\"\n";
+        assert!(loaded(&format!("{plain}{encrypted}")).is_ok());
+        let every = format!("[vnc]\nnovncproxy_host = \"0.0.0.0\"\n{encrypted}");
+        let refused = loaded(&every).unwrap_err();
+        assert!(refused.contains("novncproxy_base_url"), "{refused}");
+        let url = "novncproxy_base_url = \"https://c/vnc.html?autoconnect=1\"\n";
+        assert!(loaded(&format!("{every}{url}")).is_ok());
+        let wrong = "[serial_console]\nbase_url = \"http://c/\"\n";
+        assert!(loaded(wrong).unwrap_err().contains("is not accepted here"));
     }
 }

@@ -138,7 +138,7 @@ async fn old_clients_find_what_they_call_extensions() {
         assert_eq!(one.body, json!({ "extension": known }));
     }
     assert!(all.iter().any(|one| one["alias"] == "os-keypairs"));
-    let one = service.get("alice", "", "/extensions/os-consoles").await;
+    let one = service.get("alice", "", "/extensions/os-volumes").await;
     assert_eq!(one.status, 404);
 }
 

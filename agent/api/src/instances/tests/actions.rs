@@ -10,8 +10,10 @@ use berth_agent_instances::fault_harness::{
 use berth_agent_instances::{BuildContext, BuildOptions, Guests, ReconcileOutcome};
 use berth_agent_journal::GuestRequest;
 use berth_agent_journal::samples::{guest, request};
+use berth_client::UpgradedConnection;
 use berth_virt::guest_spec::{CpuModel, HostPath};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::instances::routes;
 use crate::instances::tests::send;
@@ -323,6 +325,53 @@ async fn a_guests_console_is_shown_from_its_end() {
     let path = "/v1/guests/5c965fc9-a7cd-4d38-8ccb-d8821db50d03/console";
     let (status, unknown) = send(&bench.router, "GET", path, "").await;
     assert_eq!(status, 404, "{unknown}");
+}
+
+#[tokio::test]
+async fn a_console_is_opened_for_a_request_that_switches_to_it() {
+    let bench = Bench::with(request(1, &[1, 2])).await;
+    let path = format!("/v1/guests/{}/console", guest(1));
+    for (kind, status, code) in [
+        ("vnc", 409, "no_console"),
+        ("serial", 409, "no_console"),
+        ("spice", 404, "not_found"),
+    ] {
+        let (found, body) = send(&bench.router, "GET", &format!("{path}/{kind}"), "").await;
+        assert_eq!(
+            (found, &body["error"]["code"]),
+            (status, &json!(code)),
+            "{body}"
+        );
+    }
+    let screen = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = screen.local_addr().unwrap();
+    bench.stage.world().screens = Some(address);
+    let (status, body) = send(&bench.router, "GET", &format!("{path}/vnc"), "").await;
+    let expected = json!({"kind": "vnc", "host": "127.0.0.1", "port": address.port()});
+    assert_eq!((status, body), (200, expected));
+    let open = async || {
+        let request = axum::http::Request::get(format!("{path}/vnc"));
+        let request = request.header("connection", "upgrade");
+        let request = request.header("upgrade", "berth-console");
+        let request = request.body(axum::body::Body::empty()).unwrap();
+        let answer = tower::ServiceExt::oneshot(bench.router.clone(), request);
+        answer.await.unwrap()
+    };
+    let mut consoles = Vec::new();
+    for _ in 0..8 {
+        let answer = open().await;
+        assert_eq!(answer.status(), 101);
+        let connection = answer.extensions().get::<UpgradedConnection>();
+        consoles.push(connection.and_then(UpgradedConnection::take).unwrap());
+        let (mut guest, _) = screen.accept().await.unwrap();
+        guest.write_all(b"RFB 003.008\n").await.unwrap();
+    }
+    let mut greeting = [0; 12];
+    consoles[7].read_exact(&mut greeting).await.unwrap();
+    assert_eq!(&greeting, b"RFB 003.008\n");
+    assert_eq!(open().await.status(), 409, "it has its most connections");
+    drop(consoles);
+    assert_eq!(open().await.status(), 101);
 }
 
 /// A change of a valid body.

@@ -125,6 +125,7 @@ options! {
         pub cyborg: AuthOptions = AuthOptions::for_service("accelerator");
         pub conductor: AuthOptions = AuthOptions::for_service("conductor");
         pub glance: AuthOptions = AuthOptions::for_service("image");
+        pub neutron: AuthOptions = AuthOptions::for_service("network");
         pub image_cache: ImageCacheSection = ImageCacheSection::default();
         pub api: ApiSection = ApiSection::default();
         pub audit: AuditOptions = AuditOptions::default();
@@ -177,6 +178,7 @@ impl Config {
             cyborg: client("cyborg", "accelerator")?,
             conductor: client("conductor", "conductor")?,
             glance: client("glance", "image")?,
+            neutron: client("neutron", "network")?,
             image_cache: values.read()?,
             api: values.read()?,
             audit: values.read()?,

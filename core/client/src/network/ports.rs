@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use berth_wire::neutron::{
-    BindPortBody, BindPortDocument, CreatePortBody, CreatePortDocument, PortBindingDocument,
-    PortBindingList, PortBindingRecord, PortDocument, PortList, PortRecord, UnbindPortBody,
-    UnbindPortDocument,
+    BindPortBody, BindPortDocument, CreatePortBody, CreatePortDocument, PortBindingList,
+    PortBindingRecord, PortDocument, PortList, PortRecord, UnbindPortBody, UnbindPortDocument,
 };
 use berth_wire::{encode, query_string};
 use http::Method;
@@ -167,17 +166,12 @@ impl NetworkClient {
         Ok(list.map_or_else(Vec::new, |list: PortBindingList| list.bindings))
     }
 
-    /// PUT /v2.0/ports/{id}/bindings/{host}/activate: the port moves to this host, where it has a binding already.
-    pub async fn activate_binding(
-        &self,
-        port: Uuid,
-        host: &str,
-    ) -> Result<PortBindingRecord, NetworkClientError> {
+    /// PUT /v2.0/ports/{id}/bindings/{host}/activate: the port moves to this host, where it has a binding already. Services
+    /// answer with the binding in two forms, so the answer is not read.
+    pub async fn activate_binding(&self, port: Uuid, host: &str) -> Result<(), NetworkClientError> {
         let path = format!("{PORTS}/{port}/bindings/{}/activate", encoded(host));
         let call = write(Method::PUT, ACTIVATE, path, None, Repeat::Once);
-        let binding: PortBindingDocument =
-            responses::parsed(self.ask(call).await?, "a port binding")?;
-        Ok(binding.binding)
+        responses::require_success(self.ask(call).await?).map(drop)
     }
 
     /// DELETE /v2.0/ports/{id}/bindings/{host}.

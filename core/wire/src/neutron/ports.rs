@@ -174,11 +174,6 @@ pub struct PortBindingRecord {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PortBindingDocument {
-    pub binding: PortBindingRecord,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortBindingList {
     pub bindings: Vec<PortBindingRecord>,
 }

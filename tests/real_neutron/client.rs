@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 
 use berth_client::network::{PortFilter, PortOutcome, VifOrigin};
 use berth_client::placement::DeleteOutcome;
-use berth_client::{NetworkClient, NetworkFacts, network_info};
+use berth_client::{NetworkClient, NetworkClientError, network_info};
 use berth_tests::wait::poll_until;
 use berth_wire::network_info::{Extras, VifBody};
-use berth_wire::neutron::{
-    BindPortBody, CreateRouterBody, PortRecord, RequestedFixedIp, UnbindPortBody,
-};
+use berth_wire::neutron::{BindPortBody, CreateRouterBody, RequestedFixedIp, UnbindPortBody};
 use http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -29,23 +27,13 @@ pub(super) fn binding(server: Uuid, host: &str) -> BindPortBody {
 /// What the network service reports about a server, as network_info.
 async fn info_of(client: &NetworkClient, server: Uuid) -> Vec<VifBody> {
     let ports = client.ports_of_device(server).await.expect("ports");
-    let of = |each: fn(&PortRecord) -> Uuid| ports.iter().map(each).collect::<BTreeSet<_>>();
-    let (ids, networks) = (of(|port| port.id), of(|port| port.network_id));
-    let fixed_ips = ports.iter().flat_map(|port| &port.fixed_ips);
-    let subnets = fixed_ips.map(|ip| ip.subnet_id).collect();
-    let origins = ids.iter().map(|port| VifOrigin {
-        port: *port,
+    let origins = ports.iter().map(|port| VifOrigin {
+        port: port.id,
         preserve_on_delete: false,
         tag: None,
     });
     let origins: Vec<_> = origins.collect();
-    let facts = NetworkFacts {
-        networks: client.networks(&networks).await.expect("networks"),
-        subnets: client.subnets(&subnets).await.expect("subnets"),
-        floating_ips: client.floating_ips(&ids).await.expect("floating addresses"),
-        dhcp_ports: client.dhcp_ports(&networks).await.expect("DHCP ports"),
-        ports,
-    };
+    let facts = client.facts(ports).await.expect("facts");
     network_info(&facts, &origins)
 }
 
@@ -299,4 +287,29 @@ async fn ports_are_found_by_each_part_of_a_filter() {
     ] {
         assert_eq!(client.ports(&other).await, Ok(vec![]), "{other:?}");
     }
+}
+
+#[tokio::test]
+async fn of_two_servers_one_gets_a_port() {
+    let cloud = NetworkCloud::shared();
+    let client = cloud.client();
+    let (network, _) = cloud
+        .network(cloud.tenant(), "one-of-two", "192.0.2.0/24")
+        .await;
+    let mut wanted = cloud.port_of(network.id, Uuid::nil());
+    wanted.device_id = String::new();
+    let port = client.create_port(&wanted).await.expect("a port");
+    assert!(port.revision_number.is_some());
+    let (first, second) = (Uuid::new_v4(), Uuid::new_v4());
+    let given = client.give_port(port.id, first, port.revision_number).await;
+    assert_eq!(given.expect("it is given").device_id, first.to_string());
+    let error = client
+        .give_port(port.id, second, port.revision_number)
+        .await;
+    assert!(
+        matches!(error, Err(NetworkClientError::Changed(_))),
+        "{error:?}"
+    );
+    let now = client.port(port.id).await.expect("an answer");
+    assert_eq!(now.expect("a port").device_id, first.to_string());
 }

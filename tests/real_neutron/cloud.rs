@@ -2,7 +2,10 @@
 
 use std::sync::{Mutex, OnceLock};
 
-use berth_client::{AuthOptions, AuthType, NetworkClient, Secret};
+use berth_client::{
+    Auth, AuthOptions, AuthType, HttpService, NetworkClient, Secret, TransportOptions,
+};
+use berth_tests::boot::NODE;
 use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{KeystoneSettings, PortEvents, RealKeystone, RealNeutron};
 use berth_wire::neutron::{
@@ -38,7 +41,7 @@ impl NetworkCloud {
             let keystone = keystone.expect("Keystone starts");
             let neutron = RealNeutron::start(&keystone, PortEvents::NotSent);
             let neutron = neutron.expect("Neutron starts");
-            for host in [HOST, OTHER_HOST] {
+            for host in [HOST, OTHER_HOST, NODE] {
                 neutron.ovn.add_chassis(host).expect("a chassis");
             }
             Self { keystone, neutron }
@@ -64,6 +67,18 @@ impl NetworkCloud {
             ..AuthOptions::for_service("network")
         };
         NetworkClient::from_options(&options, None).expect("the options are whole")
+    }
+
+    /// The way to Neutron without a login of its own, for a conductor whose requests are counted.
+    pub(super) fn access(&self) -> (HttpService, Auth) {
+        let http = HttpService::network(&TransportOptions::default());
+        let token = self.keystone.kept_token(&self.keystone.berth());
+        let token = Secret::from(token.expect("a token"));
+        let auth = Auth::admin_token(&self.neutron.url(), &token);
+        (
+            http.expect("options without files are good"),
+            auth.expect("the options are whole"),
+        )
     }
 
     /// The project of the tests' ports.

@@ -4,5 +4,6 @@
 
 mod client;
 mod cloud;
+mod conductor;
 mod ownership;
 mod refusals;

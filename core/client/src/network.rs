@@ -19,8 +19,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_wire::neutron::{
-    FloatingIpList, FloatingIpRecord, NetworkDocument, NetworkList, NetworkRecord, RbacPolicyList,
-    SecurityGroupList, SecurityGroupRecord, SubnetList, SubnetRecord,
+    FloatingIpList, FloatingIpRecord, NetworkDocument, NetworkList, NetworkRecord, PortRecord,
+    RbacPolicyList, SecurityGroupList, SecurityGroupRecord, SubnetList, SubnetRecord,
 };
 use berth_wire::query_string;
 use http::Method;
@@ -185,6 +185,21 @@ impl NetworkClient {
     ) -> Result<Vec<FloatingIpRecord>, NetworkClientError> {
         self.list_by_ids::<FloatingIpList>(FLOATING_IPS, "port_id", ports)
             .await
+    }
+
+    /// All that [`network_info`] needs to know about these ports.
+    pub async fn facts(&self, ports: Vec<PortRecord>) -> Result<NetworkFacts, NetworkClientError> {
+        let ids = ports.iter().map(|port| port.id).collect();
+        let networks = ports.iter().map(|port| port.network_id).collect();
+        let fixed_ips = ports.iter().flat_map(|port| &port.fixed_ips);
+        let subnets = fixed_ips.map(|ip| ip.subnet_id).collect();
+        Ok(NetworkFacts {
+            networks: self.networks(&networks).await?,
+            subnets: self.subnets(&subnets).await?,
+            floating_ips: self.floating_ips(&ids).await?,
+            dhcp_ports: self.dhcp_ports(&networks).await?,
+            ports,
+        })
     }
 
     /// All security groups that a project may use: its own and those shared with it, without rules.

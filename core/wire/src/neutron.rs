@@ -18,8 +18,8 @@ pub use networks::{
 };
 pub use ports::{
     BindPortBody, BindPortDocument, CreatePortBody, CreatePortDocument, FixedIpRecord,
-    PortBindingList, PortBindingRecord, PortDocument, PortList, PortRecord, RequestedFixedIp,
-    UnbindPortBody, UnbindPortDocument,
+    GivePortBody, GivePortDocument, PortBindingList, PortBindingRecord, PortDocument, PortList,
+    PortRecord, RequestedFixedIp, UnbindPortBody, UnbindPortDocument,
 };
 pub use resource_request::{PortRequestGroup, PortResourceRequest};
 pub use security_groups::{SecurityGroupList, SecurityGroupRecord};

@@ -319,6 +319,7 @@ fn interfaces(build: &GuestBuild) -> Vec<InterfaceBody> {
     let networks = build.networks.iter().map(|network| InterfaceBody {
         network: match &network.source {
             NetworkSource::Network(name) | NetworkSource::Bridge(name) => name.clone(),
+            NetworkSource::Port(vif) => vif.network.label.clone().unwrap_or_default(),
         },
         mac: network.mac.clone().unwrap_or_default(),
         addresses: Vec::new(),

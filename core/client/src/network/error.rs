@@ -29,6 +29,9 @@ pub enum NetworkClientError {
     /// Another port of the network has the MAC address.
     #[error("{0}")]
     MacAddressInUse(Box<ServiceRefusal>),
+    /// The object was changed since it was read.
+    #[error("{0}; it was changed concurrently and has to be read again")]
+    Changed(Box<ServiceRefusal>),
     /// The project's quota is used up.
     #[error("{0}; raise it with openstack quota set --ports")]
     OverQuota(Box<ServiceRefusal>),
@@ -78,6 +81,7 @@ impl NetworkClientError {
             Self::Malformed(_)
             | Self::NotFound(_)
             | Self::Conflict(_)
+            | Self::Changed(_)
             | Self::HostNotInSegment(_)
             | Self::BindingFailed { .. } => Disposition::Refresh,
             Self::NoFreeAddress(_)
@@ -118,6 +122,7 @@ impl NetworkClientError {
             | Self::OverQuota(refusal)
             | Self::HostNotInSegment(refusal)
             | Self::Conflict(refusal)
+            | Self::Changed(refusal)
             | Self::Forbidden(refusal)
             | Self::Unauthorized(refusal)
             | Self::Unavailable(refusal)

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use berth_wire::neutron::{
-    BindPortBody, BindPortDocument, CreatePortBody, CreatePortDocument, PortBindingList,
-    PortBindingRecord, PortDocument, PortList, PortRecord, UnbindPortBody, UnbindPortDocument,
+    BindPortBody, BindPortDocument, CreatePortBody, CreatePortDocument, GivePortBody,
+    GivePortDocument, PortBindingList, PortBindingRecord, PortDocument, PortList, PortRecord,
+    UnbindPortBody, UnbindPortDocument,
 };
 use berth_wire::{encode, query_string};
 use http::Method;
@@ -111,6 +112,31 @@ impl NetworkClient {
         let call = write(Method::POST, PORTS, PORTS.to_owned(), body, Repeat::Once);
         let made: PortDocument = responses::parsed(self.ask(call).await?, PORT)?;
         Ok(made.port)
+    }
+
+    /// PUT /v2.0/ports/{id}: gives the port to a server that is on no host yet. With the revision number that the port was
+    /// read with, only one of two callers gets it.
+    ///
+    /// Errors: No answer, or a refusal: [`NetworkClientError::Changed`] if the port has another revision number.
+    pub async fn give_port(
+        &self,
+        id: Uuid,
+        device: Uuid,
+        revision_number: Option<u64>,
+    ) -> Result<PortRecord, NetworkClientError> {
+        let document = GivePortDocument {
+            port: GivePortBody {
+                device_id: device.to_string(),
+            },
+        };
+        let (path, body) = (format!("{PORTS}/{id}"), Some(encode(&document)));
+        let revision = revision_number.map(|number| format!("revision_number={number}"));
+        let call = AdapterCall {
+            precondition: revision.and_then(|text| text.parse().ok()),
+            ..write(Method::PUT, ONE_PORT, path, body, Repeat::Safe)
+        };
+        let given: PortDocument = responses::parsed(self.ask(call).await?, PORT)?;
+        Ok(given.port)
     }
 
     /// PUT /v2.0/ports/{id}: gives the port to a server on a host. Repeating it is safe.

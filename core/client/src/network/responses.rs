@@ -59,6 +59,7 @@ fn refused(answer: AdapterAnswer) -> NetworkClientError {
             StatusCode::UNAUTHORIZED => NetworkClientError::Unauthorized(refusal),
             StatusCode::FORBIDDEN => NetworkClientError::Forbidden(refusal),
             StatusCode::NOT_FOUND => NetworkClientError::NotFound(refusal),
+            StatusCode::PRECONDITION_FAILED => NetworkClientError::Changed(refusal),
             StatusCode::CONFLICT => NetworkClientError::Conflict(refusal),
             status if is_unavailable(status) => NetworkClientError::Unavailable(refusal),
             _ => NetworkClientError::Refused(refusal),

@@ -11,6 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::network_info::VifBody;
+
 /// POST /v1/guests, at most 256 KiB. Repeating the same body is safe; another body with the same UUID is refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -155,6 +157,8 @@ pub enum NetworkSource {
     Network(String),
     /// A Linux bridge's name.
     Bridge(String),
+    /// A Neutron port, bound to this host.
+    Port(Box<VifBody>),
 }
 
 /// The scheduler's limits: Nova's `NUMATopologyLimits`, and the chosen cells.

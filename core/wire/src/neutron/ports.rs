@@ -48,6 +48,9 @@ pub struct PortRecord {
     pub profile: Option<Extras>,
     #[serde(default)]
     pub dns_name: Option<String>,
+    /// Changes with the port; `None` without the extension `standard-attr-revisions`.
+    #[serde(default)]
+    pub revision_number: Option<u64>,
     /// What it needs from Placement; `None` if nothing.
     #[serde(default)]
     pub resource_request: Option<PortResourceRequest>,
@@ -109,6 +112,17 @@ pub struct CreatePortDocument {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestedFixedIp {
     pub ip_address: String,
+}
+
+/// PUT /v2.0/ports/{id}: a server gets the port, on no host yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivePortBody {
+    pub device_id: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivePortDocument {
+    pub port: GivePortBody,
 }
 
 /// PUT /v2.0/ports/{id}: a server on a host gets the port.

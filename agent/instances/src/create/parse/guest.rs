@@ -156,6 +156,13 @@ fn interface(
         source: match &body.source {
             NetworkSource::Network(name) => InterfaceSource::Network(LinkName::new(name)?),
             NetworkSource::Bridge(name) => InterfaceSource::Bridge(LinkName::new(name)?),
+            NetworkSource::Port(vif) => {
+                return Err(berth_virt::guest_spec::GuestSpecError::Text {
+                    field: "source",
+                    found: vif.id.to_string(),
+                    expected: "this agent plugs no ports",
+                });
+            }
         },
     })
 }

@@ -1,7 +1,10 @@
 //! Guests with ports, booted by a conductor that is killed, or gets no answer, before and after each of its calls of Neutron.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use berth_client::NetworkClient;
 use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
+use berth_model::ConsumerUuid;
 use berth_tests::boot::{AgentBehaviour, BootFault, BootStage, EffectSide, NODE, asked, guest};
 use berth_tests::sample::one_of;
 use berth_wire::guest::NetworkSource;
@@ -12,18 +15,21 @@ use uuid::Uuid;
 use crate::real_neutron::cloud::NetworkCloud;
 
 /// `make test` takes every n-th side of the calls. The number is odd, so that sides before and after alternate.
-const ONE_OF: usize = one_of(5);
+const ONE_OF: usize = one_of(7);
 
 /// A network with a free port of the tenant's, and a conductor that may use them.
-struct PortStage {
-    stage: BootStage,
-    client: NetworkClient,
-    network: Uuid,
-    given: Uuid,
+pub(super) struct PortStage {
+    pub(super) stage: BootStage,
+    pub(super) client: NetworkClient,
+    pub(super) network: Uuid,
+    pub(super) given: Uuid,
+    /// All stages have one Neutron: the number before that of this stage's first guest.
+    before: u32,
 }
 
 impl PortStage {
-    async fn new(name: &str) -> Self {
+    pub(super) async fn new(name: &str) -> Self {
+        static STAGES: AtomicU32 = AtomicU32::new(0);
         let cloud = NetworkCloud::shared();
         let client = cloud.client();
         let (network, _) = cloud.network(cloud.tenant(), name, "192.0.2.0/24").await;
@@ -36,7 +42,13 @@ impl PortStage {
             client,
             network: network.id,
             given: given.id,
+            before: STAGES.fetch_add(1, Ordering::Relaxed) * 1000,
         }
+    }
+
+    /// The n-th guest of this stage.
+    fn guest(&self, number: u32) -> ConsumerUuid {
+        guest(self.before + number)
     }
 
     /// A guest with a new port and the given one.
@@ -50,7 +62,7 @@ impl PortStage {
 
     fn request_with(&self, number: u32, profile: &str, networks: &Value) -> BootRequest {
         asked(&json!({
-            "uuid": guest(number).to_string(),
+            "uuid": self.guest(number).to_string(),
             "name": format!("vm{number}"),
             "project_id": NetworkCloud::shared().tenant(),
             "flavor": {"name": "small", "vcpus": 2, "ram_mb": 512, "disk_gb": 10},
@@ -60,7 +72,7 @@ impl PortStage {
     }
 
     async fn ports(&self, number: u32) -> Vec<PortRecord> {
-        let device = *guest(number).as_uuid();
+        let device = *self.guest(number).as_uuid();
         self.client.ports_of_device(device).await.expect("ports")
     }
 
@@ -110,7 +122,7 @@ impl PortStage {
                     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
                 }
                 Goal::Delete => {
-                    if conductor.delete(guest(number)).await.is_ok() {
+                    if conductor.delete(self.guest(number)).await.is_ok() {
                         arrives(&conductor, &request).await;
                     }
                 }
@@ -153,7 +165,7 @@ async fn a_guest_gets_its_ports_in_order_bound_to_its_host_and_gives_them_back()
     let end = stage.boot(&conductor, &request).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     stage.has_its_ports(1).await;
-    let build = stage.stage.agent.guests().remove(&guest(1));
+    let build = stage.stage.agent.guests().remove(&stage.guest(1));
     let build = build.expect("a build request");
     let vifs = build.networks.iter().map(|network| match &network.source {
         NetworkSource::Port(vif) => vif,
@@ -166,7 +178,10 @@ async fn a_guest_gets_its_ports_in_order_bound_to_its_host_and_gives_them_back()
     assert_eq!(vifs[0].network.label.as_deref(), Some("boots"));
     assert_eq!(vifs[1].id, stage.given);
     assert!(vifs[1].preserve_on_delete);
-    conductor.delete(guest(1)).await.expect("it is deleted");
+    conductor
+        .delete(stage.guest(1))
+        .await
+        .expect("it is deleted");
     arrives(&conductor, &request).await;
     stage.has_no_ports(1).await;
     stage.stage.judge().await;
@@ -278,4 +293,23 @@ async fn a_guest_gets_no_port_and_no_network_that_its_project_may_not_have() {
     let foreign = stage.client.port(foreign).await.expect("an answer");
     assert_eq!(foreign.expect("a port").device_id, "");
     stage.stage.judge().await;
+}
+
+/// The sweep would notice a conductor that acts before it writes.
+#[tokio::test]
+async fn a_conductor_that_writes_no_intent_makes_a_port_twice() {
+    let stage = PortStage::new("canary").await;
+    stage.stage.effects.forget_intents();
+    stage.until_killed(1, Goal::Boot, None).await;
+    let history = stage.stage.effects.history();
+    let created = history
+        .iter()
+        .position(|what| what == "network POST /v2.0/ports");
+    let at = created.expect("a port is created") + 1;
+    stage.until_killed(1, Goal::Delete, None).await;
+    let side = EffectSide { at, after: true };
+    let fault = Some((side, BootFault::Kill));
+    assert!(stage.until_killed(2, Goal::Boot, fault).await);
+    stage.until_killed(2, Goal::Boot, None).await;
+    assert_eq!(stage.ports(2).await.len(), 3);
 }

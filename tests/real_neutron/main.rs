@@ -7,3 +7,4 @@ mod cloud;
 mod conductor;
 mod ownership;
 mod refusals;
+mod servers;

@@ -5,6 +5,7 @@ use berth_client::network::{VifOrigin, network_info};
 use berth_model::ConsumerUuid;
 use berth_wire::network_info::VifBody;
 
+use crate::boot::ports_of_guest;
 use crate::boot_context::BootContext;
 use crate::journal::{
     BootGoal, BootRecord, BootStep, BootStepDetail, JournalError, PortOrigin, StepState,
@@ -34,7 +35,7 @@ pub(crate) async fn refresh(
     if record.goal != BootGoal::Active || record.vifs().is_empty() {
         return Ok(());
     }
-    let ports = networks.ports_of_device(*guest.as_uuid()).await?;
+    let ports = ports_of_guest(networks, &record.request).await?;
     let facts = networks.facts(ports).await?;
     let found = network_info(&facts, &origins(&record));
     let vifs = merged(record.vifs(), &found);

@@ -11,6 +11,7 @@ use berth_wire::neutron::UnbindPortBody;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::boot::ports_of_guest;
 use crate::boot_context::BootContext;
 use crate::journal::{BootRecord, BootStep, JournalError, PortOrigin, StepState};
 use crate::port_rules::{mark_of_attempt, profile_without_host};
@@ -194,9 +195,7 @@ async fn give_back(
 ) -> Result<(), BootUndoError> {
     let networks = context.networks.as_ref();
     let networks = networks.ok_or(BootUndoError::NoNetworkService)?;
-    let ports = networks
-        .ports_of_device(*record.request.uuid().as_uuid())
-        .await?;
+    let ports = ports_of_guest(networks, &record.request).await?;
     let requested = &record.request.body().requested_networks;
     let created = record.ports(attempt).unwrap_or_default().iter();
     let created = created.filter(|port| port.origin == PortOrigin::Created);

@@ -4,15 +4,16 @@
 //! not answered is found again. A port that the request names is given to the guest under its revision number, so that of two
 //! boots with the same port one is refused.
 
-use berth_client::network::{SharedObjectType, VifOrigin, network_info};
+use berth_client::network::{PortFilter, SharedObjectType, VifOrigin, network_info};
 use berth_client::{NetworkClient, NetworkClientError, NetworkExtensions};
 use berth_model::Disposition;
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::network_info::VifBody;
-use berth_wire::neutron::{BindPortBody, CreatePortBody, RequestedFixedIp};
+use berth_wire::neutron::{BindPortBody, CreatePortBody, PortRecord, RequestedFixedIp};
 use uuid::Uuid;
 
 use super::{BootError, BoundBoot, NetworkedBoot};
+use crate::BootRequest;
 use crate::boot_context::BootContext;
 use crate::journal::{BootPort, BootStep, BootStepDetail, PortOrigin, StepState};
 use crate::port_rules::{PortRefusal, check_port, mark};
@@ -61,7 +62,7 @@ impl BoundBoot {
             .await?;
         let request = &placed.record.request;
         let known = match was_begun {
-            true => networks.ports_of_device(*request.uuid().as_uuid()).await?,
+            true => ports_of_guest(networks, request).await?,
             false => Vec::new(),
         };
         let mut ports = Vec::new();
@@ -73,7 +74,9 @@ impl BoundBoot {
                 },
                 (None, Some(network)) => {
                     let mark = mark(placed.record.attempt, index);
-                    let made = known.iter().find(|port| port.description == mark);
+                    let is_made =
+                        |port: &&PortRecord| port.description == mark && port.network_id == network;
+                    let made = known.iter().find(is_made);
                     let port = match made {
                         Some(port) => port.id,
                         None => self.create_port(networks, network, wanted, mark).await?,
@@ -220,6 +223,19 @@ impl BoundBoot {
         });
         origins.collect()
     }
+}
+
+/// The ports that a guest has, of its own project: tenants may write any device into their ports.
+pub(crate) async fn ports_of_guest(
+    networks: &NetworkClient,
+    request: &BootRequest,
+) -> Result<Vec<PortRecord>, NetworkClientError> {
+    let filter = PortFilter {
+        project: Some(request.project_id().to_owned()),
+        device_id: Some(request.uuid().to_string()),
+        ..PortFilter::default()
+    };
+    networks.ports(&filter).await
 }
 
 /// Another host may be able to have the port.

@@ -30,7 +30,7 @@ run: ## Show Berth on this machine and stay up as a node (ONCE=1: end after the 
 	$(say) "running"
 	@ONCE="$(ONCE)" packaging/scripts/run.sh
 
-test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, PostgreSQL and libvirtd included
+test: ## Everything, the real Placement, Keystone, Glance, Cyborg, Neutron, MariaDB, PostgreSQL and libvirtd included
 	$(say) "what the tests need"
 	@$(NEED) build node peers
 	$(say) "building berth, and installing the peers meanwhile"

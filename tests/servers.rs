@@ -1,4 +1,4 @@
-//! Berth's libraries against real servers: PostgreSQL, MariaDB, OpenStack's Placement and Cyborg.
+//! Berth's libraries against real servers: PostgreSQL, MariaDB, OpenStack's Placement, Cyborg and Neutron.
 
 #![cfg(test)]
 
@@ -9,5 +9,7 @@ mod databases;
 mod peers;
 #[path = "real_cyborg/main.rs"]
 mod real_cyborg;
+#[path = "real_neutron/main.rs"]
+mod real_neutron;
 #[path = "real_placement/main.rs"]
 mod real_placement;

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Makes the real services that tests talk to: OpenStack Placement, Keystone, Glance and Cyborg from PyPI with the command line
-# client of all, pinned by requirements.txt, and empty databases of theirs as templates, so that a test starts one by
-# copying a file; RabbitMQ for Cyborg's processes.
+# Makes the real services that tests talk to: OpenStack Placement, Keystone, Glance, Cyborg and Neutron from PyPI with the
+# command line client of all, pinned by requirements.txt, and empty databases of theirs as templates, so that a test starts
+# one by copying a file; RabbitMQ for Cyborg's processes, Open vSwitch and OVN for Neutron.
 #
 # Usage:  install.sh [DIR]        DIR: default $BERTH_PEERS, else target/peers beside Cargo.toml
 #
@@ -14,9 +14,12 @@ PEERS=$(realpath -m "${1:-${BERTH_PEERS:-$ROOT/target/peers}}")
 VENV=$PEERS/venv
 TEMPLATES=$PEERS/templates
 RABBITMQ=$PEERS/rabbitmq
+OVN=$PEERS/ovn
 # RabbitMQ's server and the parts of Erlang that it loads.
 BROKER="rabbitmq-server erlang-base erlang-asn1 erlang-crypto erlang-eldap erlang-inets erlang-mnesia erlang-os-mon
     erlang-parsetools erlang-public-key erlang-runtime-tools erlang-ssl erlang-syntax-tools erlang-tools erlang-xmerl"
+# The packages of Open vSwitch and OVN that would start services. Their libraries are of openvswitch-common and ovn-common.
+SWITCH="openvswitch-switch ovn-central ovn-host"
 
 say() { printf 'peers: %s\n' "$*"; }
 fail() {
@@ -47,7 +50,7 @@ quietly() {
 }
 
 make_venv() {
-    say "installing Placement, Keystone, Glance, Cyborg and their client into $VENV (about a minute)"
+    say "installing Placement, Keystone, Glance, Cyborg, Neutron and their client into $VENV (about two minutes)"
     rm -rf "$VENV"
     quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
     local pip=("$VENV/bin/python" -m pip install --no-input --disable-pip-version-check)
@@ -59,24 +62,29 @@ make_venv() {
         fail "pip could not compile uWSGI (its last words are above); it needs a C compiler and python3-dev"
 }
 
-# Debian's packages, unpacked and not installed: the system gets no broker and no port mapper that would start with it.
-unpack_rabbitmq() {
-    local system=$RABBITMQ/system packages=$RABBITMQ/packages package
-    say "unpacking RabbitMQ into $RABBITMQ"
-    rm -rf "$RABBITMQ"
-    mkdir -p "$system" "$packages"
-    # shellcheck disable=SC2086 # a list of words
-    (cd "$packages" && quietly rabbitmq apt-get -qq download $BROKER) || {
+# Debian's packages, unpacked and not installed: the system gets no broker, port mapper or switch that would start with it.
+unpack() {
+    local folder=$1 packages=$1/packages package
+    shift
+    say "unpacking $1 into $folder"
+    rm -rf "$folder"
+    mkdir -p "$folder/system" "$packages"
+    (cd "$packages" && quietly "$1" apt-get -qq download "$@") || {
         say "the package lists may be old; refreshing them"
         apt-get -qq -o DPkg::Lock::Timeout=300 update || true
-        # shellcheck disable=SC2086
-        (cd "$packages" && quietly rabbitmq apt-get -qq download $BROKER) ||
-            fail "apt-get could not download RabbitMQ and Erlang (its last words are above)"
+        (cd "$packages" && quietly "$1" apt-get -qq download "$@") ||
+            fail "apt-get could not download $* (its last words are above)"
     }
     for package in "$packages"/*.deb; do
-        dpkg-deb -x "$package" "$system" || fail "$package could not be unpacked"
+        dpkg-deb -x "$package" "$folder/system" || fail "$package could not be unpacked"
     done
     rm -r "$packages"
+}
+
+unpack_rabbitmq() {
+    local system=$RABBITMQ/system
+    # shellcheck disable=SC2086 # a list of words
+    unpack "$RABBITMQ" $BROKER
     # Erlang's own start script says where Debian would have put it.
     sed -i "s|ROOTDIR=/usr/lib/erlang|ROOTDIR=$system/usr/lib/erlang|" "$system/usr/lib/erlang/bin/erl"
 }
@@ -101,6 +109,15 @@ cyborg_template() {
     printf '[database]\nconnection = %s\n' "$1" >"$etc/cyborg.conf"
     quietly cyborg-dbsync "$VENV/bin/cyborg-dbsync" --config-file "$etc/cyborg.conf" upgrade ||
         fail "cyborg-dbsync failed (its last words are above)"
+    rm -r "$etc"
+}
+
+neutron_template() {
+    local etc=$PEERS/etc-neutron
+    mkdir -p "$etc"
+    printf '[DEFAULT]\ncore_plugin = ml2\n[database]\nconnection = %s\n' "$1" >"$etc/neutron.conf"
+    quietly neutron-db-manage "$VENV/bin/neutron-db-manage" --config-file "$etc/neutron.conf" upgrade heads ||
+        fail "neutron-db-manage failed (its last words are above)"
     rm -r "$etc"
 }
 
@@ -136,7 +153,10 @@ mariadb_template() {
     "${sql[@]}" -e 'drop database placement; create database cyborg character set utf8mb3'
     cyborg_template "mysql+pymysql://placement:test-only@localhost/cyborg?charset=utf8&unix_socket=$run/sock"
     mariadb-dump --no-defaults -uroot -S "$run/sock" cyborg >"$TEMPLATES/cyborg.sql"
-    "${sql[@]}" -e 'drop database cyborg'
+    "${sql[@]}" -e 'drop database cyborg; create database neutron character set utf8mb3'
+    neutron_template "mysql+pymysql://placement:test-only@localhost/neutron?charset=utf8&unix_socket=$run/sock"
+    mariadb-dump --no-defaults -uroot -S "$run/sock" neutron >"$TEMPLATES/neutron.sql"
+    "${sql[@]}" -e 'drop database neutron'
     kill "$SERVER"
     wait "$SERVER" || true
     trap - EXIT
@@ -174,11 +194,12 @@ main() {
     # One at a time: two that install into one place would each break the other's work.
     exec 9>"$PEERS/lock"
     flock 9
-    local venv_stamp rabbitmq_stamp stamp
+    local venv_stamp rabbitmq_stamp switch_stamp stamp
     venv_stamp=$({
         echo "$VENV $PYTHON" && "$PYTHON" --version && declare -f make_venv && cat "$HERE/requirements.txt"
     } | sha256sum | cut -c1-16)
-    rabbitmq_stamp=$({ echo "$RABBITMQ $BROKER" && declare -f unpack_rabbitmq; } | sha256sum | cut -c1-16)
+    rabbitmq_stamp=$({ echo "$RABBITMQ $BROKER" && declare -f unpack unpack_rabbitmq; } | sha256sum | cut -c1-16)
+    switch_stamp=$({ echo "$OVN $SWITCH" && declare -f unpack; } | sha256sum | cut -c1-16)
     stamp=$({
         echo "$venv_stamp" && cat "$HERE"/install.sh "$HERE"/keystone_seed.py "$HERE"/keystone.conf && mariadbd --version
     } | sha256sum | cut -c1-16)
@@ -194,6 +215,11 @@ main() {
     if [ "$(cat "$RABBITMQ/stamp" 2>/dev/null)" != "$rabbitmq_stamp" ]; then
         unpack_rabbitmq
         echo "$rabbitmq_stamp" >"$RABBITMQ/stamp"
+    fi
+    if [ "$(cat "$OVN/stamp" 2>/dev/null)" != "$switch_stamp" ]; then
+        # shellcheck disable=SC2086 # a list of words
+        unpack "$OVN" $SWITCH
+        echo "$switch_stamp" >"$OVN/stamp"
     fi
     say "making the template databases"
     rm -rf "$TEMPLATES"

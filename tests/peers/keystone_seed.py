@@ -72,6 +72,7 @@ users = {
     "berth_admin_only": user("berth_admin_only", ["admin"]),
     "cyborg": user("cyborg", ["admin", "service"]),
     "glance": user("glance", ["service"]),
+    "neutron": user("neutron", ["admin", "service"]),
     "tenant": user("tenant", ["member"], tenant),
     "tenant_service": user("tenant_service", ["member", "service"], tenant),
 }
@@ -97,6 +98,7 @@ placement = create("service", name="placement", type="placement")
 cyborg = create("service", name="cyborg", type="accelerator")
 nova = create("service", name="nova", type="compute")
 glance = create("service", name="glance", type="image")
+neutron = create("service", name="neutron", type="network")
 
 with open(ANSWERS_FILE, "w", encoding="utf-8") as answers:
     json.dump(
@@ -112,6 +114,7 @@ with open(ANSWERS_FILE, "w", encoding="utf-8") as answers:
             "accelerator_endpoints": endpoints(cyborg),
             "compute_endpoints": endpoints(nova),
             "image_endpoints": endpoints(glance),
+            "network_endpoints": endpoints(neutron),
             "tenant": tenant,
         },
         answers,

@@ -60,6 +60,7 @@ pub(crate) async fn conductor_with(
         journal: Arc::new(SqlBootJournal::in_memory().await.expect("memory")),
         placement: cloud.placement_client(),
         accelerators,
+        networks: None,
         agents: Arc::new(SingleAgent(agent)),
         scheduler: host_states::scheduler(reported_hosts(cloud).await),
     };

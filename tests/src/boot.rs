@@ -36,7 +36,8 @@ use axum::Router;
 use axum::body::Body;
 use berth_accelerator::{AcceleratorApiOptions, prepare, router};
 use berth_client::{
-    AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient, Secret,
+    AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, NetworkClient,
+    PlacementClient, Secret,
 };
 use berth_conductor::journal::{BootJournal as _, SqlBootJournal};
 use berth_conductor::{BootRequest, Conductor, ConductorOptions, ConductorParts, SingleAgent};
@@ -78,6 +79,8 @@ pub struct BootStage {
     /// A server group with anti-affinity. There is one host, so a second guest of the group has no valid host.
     pub apart: Uuid,
     journal: Arc<SqlBootJournal>,
+    /// The network service with an account; by default there is none.
+    networks: Option<(HttpService, Auth)>,
     /// The tasks that send the host's heartbeats.
     _alive: Arc<JoinSet<()>>,
 }
@@ -108,10 +111,20 @@ impl BootStage {
             apart: host_states::group(&hosts, "apart", ServerGroupPolicy::AntiAffinity).await,
             hosts,
             journal: Arc::new(journal),
+            networks: None,
             _alive: Arc::new(alive),
         };
         stage.report().await;
         stage
+    }
+
+    /// Adds a network service.
+    #[must_use]
+    pub fn with_networks(self, http: HttpService, auth: Auth) -> Self {
+        Self {
+            networks: Some((http, auth)),
+            ..self
+        }
     }
 
     /// Creates what a real agent would report: the providers, the devices and the device profiles of the tests.
@@ -291,6 +304,9 @@ impl BootStage {
             .placement();
         let agent = effects.in_front_of("agent", self.agent.http());
         let auth = Auth::none("http://agent").expect("an endpoint");
+        let networks = self.networks.clone().map(|(http, auth)| {
+            NetworkClient::new(effects.in_front_of("network", http), auth, &once())
+        });
         let parts = ConductorParts {
             journal: Arc::new(journal::FaultyBootJournal::new(
                 Arc::clone(&self.journal),
@@ -298,6 +314,7 @@ impl BootStage {
             )),
             placement,
             accelerators: accelerators(&self.service, Some(&effects)),
+            networks,
             agents: Arc::new(SingleAgent(GuestClient::new(agent, auth, &once()))),
             scheduler: host_states::scheduler(hosts::FaultyCloudHosts::new(
                 self.hosts.clone(),

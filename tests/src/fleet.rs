@@ -152,6 +152,7 @@ impl Fleet {
             journal,
             placement,
             accelerators: accelerators(&self.accelerators, None),
+            networks: None,
             agents: Arc::new(SingleAgent(agent)),
             scheduler,
         };

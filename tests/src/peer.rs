@@ -1,5 +1,5 @@
-//! The real services as children of the test process: OpenStack Placement, Keystone, Glance and Cyborg from PyPI, with
-//! OpenStack's command line client; MariaDB, PostgreSQL, RabbitMQ and libvirtd from Debian. `make peers`
+//! The real services as children of the test process: OpenStack Placement, Keystone, Glance, Cyborg and Neutron from PyPI, with
+//! OpenStack's command line client; MariaDB, PostgreSQL, RabbitMQ, OVN and libvirtd from Debian. `make peers`
 //! (`tests/peers/install.sh`) installs them where [`installed`] looks.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,9 @@ mod glance;
 mod keystone;
 mod libvirtd;
 mod mariadb;
+mod neutron;
 mod openstack_shell;
+mod ovn;
 mod placement;
 mod placement_schema;
 mod postgres;
@@ -35,7 +37,9 @@ pub use glance::RealGlance;
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};
+pub use neutron::{PortEvents, RealNeutron};
 pub use openstack_shell::{AcceleratorPlugin, CommandOutput, OpenStackShell};
+pub use ovn::RealOvn;
 pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
 pub use placement_schema::PlacementSchema;
 pub use postgres::{Postgres, PostgresDatabase};

@@ -11,7 +11,7 @@
 //! | `tracker`, `host_state`, `guests` | the options of the agent's parts, and this host's guests and devices |
 //! | [`agent`], [`nodes`], [`plan_file`], [`tls`] | the agent as a service; this host's nodes for one command |
 //! | [`placement_client`], `agents`, [`keystone_tokens`] | clients of Placement, agents, Keystone |
-//! | [`database`], [`listener`], [`audit`], [`policy`], [`images`] | what each built-in service needs |
+//! | [`database`], [`listener`], [`audit`], [`policy`], [`images`], [`networks`] | what each built-in service needs |
 //! | [`accelerator_service`], [`compute_service`], [`placement_service`], [`identity_service`], [`hosts`] | options and opened parts of each service |
 //! | [`consoles`] | the proxies of consoles |
 //! | `unified_limits` | the compute API's quotas for the Identity service |
@@ -35,6 +35,7 @@ pub mod identity_service;
 pub mod images;
 pub mod keystone_tokens;
 pub mod listener;
+pub mod networks;
 pub mod nodes;
 pub mod placement_client;
 pub mod placement_failure;

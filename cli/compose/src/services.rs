@@ -36,6 +36,7 @@ use crate::database;
 use crate::event_receivers::ConfiguredReceivers;
 use crate::images::ServerImages;
 use crate::listener::{ACCELERATOR, CONDUCTOR, ServiceListener};
+use crate::networks::network_service;
 use crate::placement_client::write_endpoint;
 use crate::placement_service::BuiltInPlacement;
 use crate::{
@@ -198,6 +199,7 @@ impl Services {
             journal: Arc::new(boots.clone()),
             placement: placement_client.clone(),
             accelerators: accelerator.client,
+            networks: network_service(config)?,
             agents,
             scheduler,
         };

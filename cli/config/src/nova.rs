@@ -28,7 +28,6 @@ const SECTIONS: &[&str] = &[
     "keystone",
     "manila",
     "mks",
-    "neutron",
     "notifications",
     "privsep",
     "profiler",
@@ -220,6 +219,18 @@ const OPTIONS: &[(&str, &[&str])] = &[
             "vzstorage_mount_user",
             "wait_soft_reboot_seconds",
             "xen_hvmloader_path",
+        ],
+    ),
+    (
+        "neutron",
+        &[
+            "default_floating_pool",
+            "extension_sync_interval",
+            "http_retries",
+            "metadata_proxy_shared_secret",
+            "ovs_bridge",
+            "physnets",
+            "service_metadata_proxy",
         ],
     ),
 ];

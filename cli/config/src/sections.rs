@@ -144,6 +144,7 @@ options! {
         pub cyborg: AuthOptions = AuthOptions::for_service("accelerator");
         pub conductor: AuthOptions = AuthOptions::for_service("conductor");
         pub glance: AuthOptions = AuthOptions::for_service("image");
+        pub neutron: AuthOptions = AuthOptions::for_service("network");
         pub image_cache: ImageCacheSection = ImageCacheSection::default();
         pub api: ApiSection = ApiSection::default();
         pub audit: AuditOptions = AuditOptions::default();
@@ -202,6 +203,7 @@ impl Config {
             cyborg: client("cyborg", "accelerator")?,
             conductor: client("conductor", "conductor")?,
             glance: client("glance", "image")?,
+            neutron: client("neutron", "network")?,
             image_cache: values.read()?,
             api: values.read()?,
             audit: values.read()?,

@@ -85,7 +85,7 @@ struct ClientSection {
     endpoint: &'static str,
 }
 
-const CLIENTS: [ClientSection; 4] = [
+const CLIENTS: [ClientSection; 5] = [
     ClientSection {
         section: "placement",
         service_type: || Json::from("placement"),
@@ -110,6 +110,13 @@ const CLIENTS: [ClientSection; 4] = [
         service_type: || Json::from("image"),
         endpoint: "\"http://127.0.0.1:9292\"",
         help: "The connection to the image service. Images at a path or an HTTP URL need none, and `berth up` includes one.",
+    },
+    ClientSection {
+        section: "neutron",
+        service_type: || Json::from("network"),
+        endpoint: "\"http://127.0.0.1:9696\"",
+        help: "The connection of the conductor and the compute API to the network service, OpenStack's Neutron. Agents do not use it. Its \
+         account needs the role `admin`, because only administrators may bind ports. Without an entry, servers have no ports.",
     },
 ];
 

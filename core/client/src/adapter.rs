@@ -95,6 +95,8 @@ pub(crate) struct AdapterCall {
     /// The microversion, major and minor; none sends no version.
     pub(crate) microversion: Option<(u16, u16)>,
     pub(crate) body: Option<Vec<u8>>,
+    /// `If-Match`: the state of the object for which the call is meant.
+    pub(crate) precondition: Option<HeaderValue>,
     pub(crate) repeat: Repeat,
     pub(crate) patience: u32,
     /// The protocol that the connection is to carry after the request.
@@ -115,6 +117,7 @@ impl AdapterCall {
             path,
             microversion: None,
             body,
+            precondition: None,
             repeat: Repeat::Safe,
             patience: 1,
             upgrade: None,
@@ -241,6 +244,8 @@ impl Adapter {
                 ]
             }));
             headers.extend(subject.clone().map(|token| (SUBJECT_TOKEN.clone(), token)));
+            let precondition = call.precondition.clone();
+            headers.extend(precondition.map(|state| (header::IF_MATCH, state)));
             let outgoing = PreparedRequest {
                 method: line.method.clone(),
                 route: line.route,

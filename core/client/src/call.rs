@@ -131,6 +131,7 @@ pub(crate) fn service_name(service_type: &str) -> &str {
         "placement" => "Placement",
         "accelerator" => "the accelerator service",
         "image" => "the image service",
+        "network" => "the network service",
         "conductor" => "the conductor",
         "agent" => "the agent",
         other => other,

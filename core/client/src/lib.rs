@@ -12,6 +12,7 @@
 //! | [`ImageClient`] | image records and data |
 //! | [`Downloads`] | bodies that are too large for memory, piece by piece |
 //! | [`IdentityClient`] | token validation by Keystone |
+//! | [`NetworkClient`] | networks, ports and their bindings; [`network_info`] makes Nova's network model of them |
 //! | [`PlacementClient`] | Placement in model types; each call pins its microversion |
 //!
 //! Callers: the agent, services that call each other, `berth`'s commands, tests. No other crate knows microversions or tokens.
@@ -28,6 +29,7 @@ pub mod identity;
 pub mod image;
 mod jitter;
 pub mod keystone;
+pub mod network;
 mod observer;
 pub mod placement;
 mod retry;
@@ -46,6 +48,9 @@ pub use identity::{IdentityClient, ValidateError};
 pub use image::{ImageClient, ImageError, ImageRecord};
 pub use jitter::JitterRng;
 pub use keystone::{Auth, AuthError, AuthOptions, AuthType, OptionsError, Secret, WallClock};
+pub use network::{
+    NetworkClient, NetworkClientError, NetworkExtensions, NetworkFacts, network_info,
+};
 pub use observer::{ExchangeOutcome, HttpExchange, RequestObserver};
 pub use placement::{Candidate, Candidates, PlacementClient, PlacementError};
 pub use retry::{Delay, RetryPolicy};

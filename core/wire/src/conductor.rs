@@ -40,6 +40,12 @@ pub struct CreateGuest {
     /// Its interfaces in their order, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkBody>,
+    /// The ports of the network service that it gets, after `networks`; at most 64 in all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requested_networks: Vec<RequestedNetwork>,
+    /// The security groups of the ports that are created; by default the project's group `default`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub security_groups: Vec<Uuid>,
     /// The device profile for its accelerators; the same as the extra spec `accel:device_profile`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_profile: Option<String>,
@@ -64,6 +70,24 @@ pub struct CreateGuest {
     /// The desired power state.
     #[serde(default)]
     pub power: DesiredPower,
+}
+
+/// A port that a guest gets: an existing one, or a new one in a network.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RequestedNetwork {
+    /// The network in which a port is created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<Uuid>,
+    /// An existing port of the project. It is unbound, not deleted, with the guest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<Uuid>,
+    /// The address of a new port; by default the network service chooses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_ip: Option<String>,
+    /// The tenant's tag of the interface.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +141,7 @@ pub struct GuestShown {
 pub struct BootStepShown {
     /// The attempt, from 1 on.
     pub attempt: u32,
-    /// `claim`, `arqs`, `bind` or `build`.
+    /// `claim`, `arqs`, `bind`, `ports`, `port_binding` or `build`.
     pub step: String,
     /// `begun`, `done`, `undoing` or `undone`.
     pub state: String,

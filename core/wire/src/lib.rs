@@ -17,6 +17,7 @@ pub mod identity;
 pub mod keystone;
 pub mod metrics;
 pub mod network_info;
+pub mod neutron;
 pub mod placement;
 
 /// For services that do not use the model themselves.

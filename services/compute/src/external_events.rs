@@ -1,7 +1,8 @@
-//! Forwards external events about servers to the agents that wait for them. Only the completion of a bind is waited
-//! for. An agent that misses an event polls, so a lost event causes a delay but no failure.
+//! Forwards external events about servers to the agents that wait for them: the completion of a bind, and that a port is
+//! plugged. An agent that misses an event polls, so a lost event causes a delay but no failure. After an event about a
+//! port, the server's interfaces are read again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_conductor::journal::{ChosenHost, JournalError};
 use berth_conductor::{ConductorError, HostNode};
@@ -13,6 +14,10 @@ use uuid::Uuid;
 
 use crate::compute::Compute;
 use crate::servers::ServerError;
+
+/// The names of events about ports begin with it.
+const PORT_EVENT: &str = "network-";
+const PORT_PLUGGED: &str = "network-vif-plugged";
 
 /// The outcome of an event, with Nova's codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +81,8 @@ impl Compute {
         let mut receivers: BTreeMap<Uuid, Receiver> = BTreeMap::new();
         let mut outcomes = vec![EventOutcome::NotDelivered; events.len()];
         let mut by_node: BTreeMap<HostNode, Vec<usize>> = BTreeMap::new();
+        let mut ports_of = BTreeSet::new();
+        let has_networks = self.inner.conductor.networks().is_some();
         for (at, event) in events.iter().enumerate() {
             let receiver = match receivers.get(&event.server_uuid) {
                 Some(known) => known.clone(),
@@ -83,11 +90,19 @@ impl Compute {
             };
             receivers.insert(event.server_uuid, receiver.clone());
             let is_bind = event.name == ACCELERATOR_REQUEST_BOUND;
+            let is_port = has_networks && event.name.starts_with(PORT_EVENT);
             let tag = event.tag.as_deref().unwrap_or_default();
             outcomes[at] = match receiver {
                 Receiver::NoServer => EventOutcome::NoServer,
                 other if only_host.is_some_and(|host| !other.is_on(host)) => EventOutcome::NoServer,
                 _ if is_bind && tag.parse::<ArqUuid>().is_err() => EventOutcome::Unreadable,
+                Receiver::Node(node) if is_port => {
+                    ports_of.insert(event.server_uuid);
+                    if event.name == PORT_PLUGGED {
+                        by_node.entry(node).or_default().push(at);
+                    }
+                    EventOutcome::Delivered
+                }
                 Receiver::Node(node) if is_bind => {
                     by_node.entry(node).or_default().push(at);
                     EventOutcome::NotDelivered
@@ -96,9 +111,31 @@ impl Compute {
             };
         }
         for (at, code) in self.send_events(events, by_node).await {
-            outcomes[at] = EventOutcome::of_code(code);
+            // An agent that does not wait for a port has no use for the event.
+            if events[at].name != PORT_PLUGGED {
+                outcomes[at] = EventOutcome::of_code(code);
+            }
         }
+        self.refresh_ports(ports_of).await;
         Ok(outcomes)
+    }
+
+    /// Reads the interfaces of servers again. What is not done in time is done at the next event.
+    async fn refresh_ports(&self, servers: BTreeSet<Uuid>) {
+        let mut refreshes = JoinSet::new();
+        for server in servers {
+            let (conductor, wait) = (self.inner.conductor.clone(), self.inner.options.agent_wait);
+            refreshes.spawn(async move {
+                match timeout(wait, conductor.refresh_ports(server.into())).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(
+                        error = &error as &dyn std::error::Error, %server, "reading the interfaces of a server again failed"
+                    ),
+                    Err(_) => tracing::warn!(%server, "reading the interfaces of a server again took too long"),
+                }
+            });
+        }
+        refreshes.join_all().await;
     }
 
     async fn receiver(&self, uuid: Uuid) -> Result<Receiver, ServerError> {

@@ -50,6 +50,7 @@ mod instance_actions;
 mod key_pairs;
 mod lost_servers;
 mod microversions;
+mod networks;
 mod openapi;
 mod owners;
 mod paging;

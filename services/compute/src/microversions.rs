@@ -41,6 +41,10 @@ pub(crate) const SERVER_MIGRATIONS: Microversion = Microversion::new(2, 23);
 pub(crate) const TAGS: Microversion = Microversion::new(2, 26);
 /// `networks` is required and may be `none` or `auto`.
 pub(crate) const NETWORKS: Microversion = Microversion::new(2, 37);
+/// Interfaces have tags.
+pub(crate) const NETWORK_TAGS: Microversion = Microversion::new(2, 42);
+/// Attached interfaces have tags.
+pub(crate) const ATTACHMENT_TAGS: Microversion = Microversion::new(2, 70);
 /// Servers embed the flavor at creation instead of its id.
 pub(crate) const SERVER_FLAVOR: Microversion = Microversion::new(2, 47);
 /// Servers can be created with tags.

@@ -8,6 +8,7 @@ use berth_conductor::journal::{
 use berth_conductor::{ConductorError, HostNode};
 use berth_model::ConsumerUuid;
 use berth_wire::guest::{GuestBody, InterfaceBody, NetworkSource};
+use berth_wire::network_info::VifBody;
 use uuid::Uuid;
 
 use crate::compute::Compute;
@@ -40,6 +41,8 @@ pub(crate) struct ServerWithStatus {
     pub(crate) placement: Option<HostNode>,
     /// The interfaces of its guest. Without an answer of its agent, only their networks are known.
     pub(crate) interfaces: Vec<InterfaceBody>,
+    /// Its ports as they are bound; empty without the network service.
+    pub(crate) vifs: Vec<VifBody>,
     /// Set if the server is in error.
     pub(crate) fault: Option<ServerFault>,
     /// Whether the conductor's record is unreadable, so that this is the last known state.
@@ -47,6 +50,15 @@ pub(crate) struct ServerWithStatus {
 }
 
 impl ServerWithStatus {
+    /// The interfaces that are no ports.
+    pub(crate) fn interfaces_without_port(&self) -> impl Iterator<Item = &InterfaceBody> {
+        let is_port = |interface: &InterfaceBody| {
+            let mut vifs = self.vifs.iter();
+            vifs.any(|vif| vif.address.eq_ignore_ascii_case(&interface.mac))
+        };
+        self.interfaces.iter().filter(move |it| !is_port(it))
+    }
+
     /// Whether the boot failed and no guest exists.
     pub(crate) fn has_no_guest(&self) -> bool {
         self.state.vm_state == VmState::Error && self.placement.is_none()
@@ -329,6 +341,7 @@ fn with_facts(
         state: ServerState::of(&facts),
         placement: chosen.map(ChosenHost::host_node),
         interfaces: interfaces(record, guest),
+        vifs: record.map_or(&[][..], BootRecord::vifs).to_vec(),
         fault: fault(&server, record, guest),
         server,
         is_unreadable: false,

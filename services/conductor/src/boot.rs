@@ -1,8 +1,8 @@
-//! Typestate of a boot attempt: `RequestedBoot -> PlacedBoot -> ProvidedBoot -> BoundBoot -> built`.
+//! Typestate of a boot attempt: `RequestedBoot -> PlacedBoot -> ProvidedBoot -> BoundBoot -> NetworkedBoot -> built`.
 //!
 //! ```text
-//! RequestedBoot --place-> PlacedBoot --provide-> ProvidedBoot --bind-> BoundBoot --build-> guest runs
-//!                (claim)            (ARQs exist)          (ARQs bound)         (agent)
+//! RequestedBoot --place-> PlacedBoot --provide-> ProvidedBoot --bind-> BoundBoot --network-> NetworkedBoot --build-> guest runs
+//!                (claim)            (ARQs exist)          (ARQs bound)         (ports bound)              (agent)
 //! ```
 //!
 //! Each step consumes the previous state. It is recorded in the journal before it acts, checks what an earlier run
@@ -13,17 +13,20 @@ mod build;
 mod error;
 mod numa_distance;
 mod place;
+mod ports;
 mod user_message;
 
 use std::collections::BTreeMap;
 
 use berth_client::placement::GrantedClaim;
 use berth_model::{ArqUuid, ConsumerUuid};
+use berth_wire::network_info::VifBody;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use error::{BootError, NoHostReason};
 pub(crate) use place::claimed_amounts;
+pub(crate) use ports::ports_of_guest;
 
 use crate::boot_context::BootContext;
 use crate::journal::{BootRecord, ChosenHost};
@@ -55,6 +58,13 @@ pub(crate) struct BoundBoot {
     provided: ProvidedBoot,
 }
 
+/// A boot attempt with ports that are bound to the host; none without requested networks.
+#[must_use]
+pub(crate) struct NetworkedBoot {
+    bound: BoundBoot,
+    vifs: Vec<VifBody>,
+}
+
 impl RequestedBoot {
     /// Runs all steps. `cancel` ends the boot between two steps, or while it waits for the agent.
     pub(crate) async fn boot(
@@ -74,7 +84,9 @@ impl RequestedBoot {
         check_cancelled(cancel)?;
         let bound = timed(context, BootStage::Bind, provided.bind(context)).await?;
         check_cancelled(cancel)?;
-        let build = bound.build(context, cancel, permit);
+        let networked = timed(context, BootStage::Network, bound.network(context)).await?;
+        check_cancelled(cancel)?;
+        let build = networked.build(context, cancel, permit);
         timed(context, BootStage::Build, build).await
     }
 }

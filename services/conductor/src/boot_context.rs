@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use berth_client::{AcceleratorClient, PlacementClient};
+use berth_client::{
+    AcceleratorClient, NetworkClient, NetworkClientError, NetworkExtensions, PlacementClient,
+};
 use berth_hosts::{GroupMember, OwnedGuest};
 use berth_keyed_tasks::FairPermits;
 use berth_model::{ConsumerUuid, DeviceProfileName};
 use berth_wire::guest::ImageComing;
+use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use crate::journal::{
@@ -24,6 +27,9 @@ pub(crate) struct BootContext {
     pub(crate) journal: Arc<dyn BootJournal>,
     pub(crate) placement: PlacementClient,
     pub(crate) accelerators: AcceleratorClient,
+    /// The network service; `None` if there is none.
+    pub(crate) networks: Option<NetworkClient>,
+    pub(crate) network_extensions: OnceCell<NetworkExtensions>,
     pub(crate) agents: Arc<dyn Agents>,
     pub(crate) scheduler: Arc<FilterScheduler>,
     pub(crate) options: ConductorOptions,
@@ -39,6 +45,17 @@ pub(crate) struct BootContext {
 }
 
 impl BootContext {
+    /// The extensions of the network service, which are asked for once.
+    pub(crate) async fn network_extensions(
+        &self,
+        networks: &NetworkClient,
+    ) -> Result<&NetworkExtensions, NetworkClientError> {
+        let extensions = self
+            .network_extensions
+            .get_or_try_init(|| networks.extensions());
+        extensions.await
+    }
+
     /// Stores the reported image download of a guest; `None` removes it.
     pub(crate) fn set_image_download(&self, guest: ConsumerUuid, image: Option<ImageComing>) {
         let mut images = self.images.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,13 +18,13 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_client::{AcceleratorClient, GuestClient, PlacementClient};
+use berth_client::{AcceleratorClient, GuestClient, NetworkClient, PlacementClient};
 use berth_keyed_tasks::{FairPermits, KeyedTasks};
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
 use berth_workflow::JournalHealth;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -40,6 +40,7 @@ use crate::journal::{
 use crate::late_claims::LateClaims;
 use crate::metrics::BootMetrics;
 use crate::orphaned_arqs::OrphanedArqs;
+use crate::port_refresh::{self, PortRefreshError};
 use crate::stale_members::StaleMembers;
 use crate::{Agents, BootRequest, ConductorError, ConductorOptions, FilterScheduler, HostNode};
 
@@ -51,6 +52,8 @@ pub struct ConductorParts {
     pub placement: PlacementClient,
     /// The accelerator service, Berth's or Cyborg; its account needs the role `service`.
     pub accelerators: AcceleratorClient,
+    /// The network service, OpenStack's Neutron. Without one, requests with networks are refused.
+    pub networks: Option<NetworkClient>,
     /// Finds the agents of hosts.
     pub agents: Arc<dyn Agents>,
     pub scheduler: FilterScheduler,
@@ -84,6 +87,8 @@ impl Conductor {
                 journal: parts.journal,
                 placement: parts.placement,
                 accelerators: parts.accelerators,
+                networks: parts.networks,
+                network_extensions: OnceCell::new(),
                 agents: parts.agents,
                 scheduler: Arc::new(parts.scheduler),
                 options,
@@ -103,6 +108,18 @@ impl Conductor {
         Self {
             inner: Arc::new(inner),
         }
+    }
+
+    /// The network service; `None` if there is none.
+    #[must_use]
+    pub fn networks(&self) -> Option<&NetworkClient> {
+        self.inner.context.networks.as_ref()
+    }
+
+    /// Reads the interfaces of an active guest again.
+    pub async fn refresh_ports(&self, guest: ConsumerUuid) -> Result<(), PortRefreshError> {
+        let _turn = self.inner.tasks.lock(guest).await;
+        port_refresh::refresh(&self.inner.context, guest).await
     }
 
     /// Accepts a request for a guest. After success, the guest will be booted or fail with a reason, even

@@ -16,8 +16,8 @@ use uuid::Uuid;
 pub use berth_workflow::{AcceptOutcome, JournalError, JournalFuture, StepState, UnreadableRecord};
 pub(crate) use record::user_fault_of_attempts;
 pub use record::{
-    AfterUndo, BootGoal, BootRecord, BootStep, BootStepDetail, BootStepRecord, ChosenHost,
-    FailedAttempt,
+    AfterUndo, BootGoal, BootPort, BootRecord, BootStep, BootStepDetail, BootStepRecord,
+    ChosenHost, FailedAttempt, PortOrigin,
 };
 pub use sql::SqlBootJournal;
 

@@ -29,6 +29,7 @@
 //! | `attestations` | trust of nodes, from an operator's file |
 //! | `options`, `error` | options and errors of the conductor |
 //! | `conductor` | [`Conductor`]: one reconcile task per guest |
+//! | `port_rules`, `port_refresh` | which ports a guest may have; the interfaces of a guest, read again |
 //! | `router` | the HTTP API, `/v1/guests` |
 //!
 //! Placement and the accelerator service may be Berth's or OpenStack's. Used by `cli` (`berth up`, `berth compute
@@ -50,6 +51,8 @@ mod metrics;
 mod options;
 mod orphaned_arqs;
 mod plugins;
+mod port_refresh;
+mod port_rules;
 mod request;
 mod router;
 mod scan_interval;
@@ -67,6 +70,8 @@ pub use filter_scheduler::{FilterScheduler, RequestSpecError};
 pub use metrics::METRICS;
 pub use options::ConductorOptions;
 pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};
+pub use port_refresh::PortRefreshError;
+pub use port_rules::{PortRefusal, check_port};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, metrics_router, router};
 pub use undo::BootUndoError;

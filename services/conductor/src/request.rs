@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use checks::{
-    DEFAULT_ACCOUNT, check_names, check_numbers, check_places, check_sizes, check_texts,
-    normalize_guest_hints, read_groups, read_hints, read_profile,
+    DEFAULT_ACCOUNT, check_names, check_networks, check_numbers, check_places, check_sizes,
+    check_texts, normalize_guest_hints, read_groups, read_hints, read_profile,
 };
 pub use error::BootRequestError;
 pub(crate) use target::{BootTarget, HostFiltering};
@@ -69,6 +69,7 @@ impl BootRequest {
     ) -> Result<Self, BootRequestError> {
         check_texts(&mut body)?;
         check_numbers(&body)?;
+        check_networks(&body)?;
         let profile = read_profile(&mut body)?;
         let target = BootTarget::of(&body)?;
         let server_group = read_hints(&body)?;
@@ -141,6 +142,11 @@ impl BootRequest {
 
     pub(crate) fn user_id(&self) -> &str {
         self.body.user_id.as_deref().unwrap_or(DEFAULT_ACCOUNT)
+    }
+
+    /// The guest's hostname, if the request has one.
+    pub(crate) fn hostname(&self) -> Option<&str> {
+        self.config_drive.as_ref()?.hostname.as_deref()
     }
 
     /// The build request for the agent of a node, still without accelerator requests and allocations.

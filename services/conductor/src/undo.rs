@@ -1,17 +1,20 @@
-//! Undo of a boot, driven by the journal: delete the guest at its agent, unbind and delete its accelerator requests,
-//! release its claim, in this order. While the guest may still run, nothing else is released.
+//! Undo of a boot, driven by the journal: delete the guest at its agent, give its ports back, unbind and delete its
+//! accelerator requests, release its claim, in this order. While the guest may still run, nothing else is released.
 
 use std::collections::BTreeSet;
 
 use berth_client::placement::{DeleteOutcome, GrantedClaim};
-use berth_client::{AcceleratorError, GuestApiError, PlacementError};
+use berth_client::{AcceleratorError, GuestApiError, NetworkClientError, PlacementError};
 use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ArqState, NodeName};
+use berth_wire::neutron::UnbindPortBody;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use crate::boot::ports_of_guest;
 use crate::boot_context::BootContext;
-use crate::journal::{BootRecord, BootStep, JournalError, StepState};
+use crate::journal::{BootRecord, BootStep, JournalError, PortOrigin, StepState};
+use crate::port_rules::{mark_of_attempt, profile_without_host};
 
 /// Why a step is not undone yet.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +25,12 @@ pub enum BootUndoError {
     Placement(#[from] PlacementError),
     #[error(transparent)]
     Accelerator(#[from] AcceleratorError),
+    #[error(transparent)]
+    Network(#[from] NetworkClientError),
+    #[error(
+        "it has ports, and there is no network service that could take them back: write its connection into [neutron]"
+    )]
+    NoNetworkService,
     #[error("{0}; its devices and claim are kept until the agent confirms that the guest is gone")]
     Agent(#[from] GuestApiError),
     /// Cancelled while waiting for the agent: the goal changed, or the conductor stops.
@@ -66,6 +75,9 @@ pub(crate) async fn undo(
         }
         match step {
             BootStep::Build => unbuild(context, record, attempt, cancel).await?,
+            // The undo of `ports` gives all ports back, bound or not.
+            BootStep::PortBinding => {}
+            BootStep::Ports => give_back(context, record, attempt).await?,
             BootStep::Bind => unbind(context, record, attempt).await?,
             BootStep::Arqs => delete_requests(context, record, attempt).await?,
             BootStep::Claim => release(context, record, attempt, was.state).await?,
@@ -172,6 +184,36 @@ async fn unbind(
         ) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Deletes the ports that the attempt created, and takes the others from the guest. Ports that are no longer the guest's
+/// are left alone.
+async fn give_back(
+    context: &BootContext,
+    record: &BootRecord,
+    attempt: u32,
+) -> Result<(), BootUndoError> {
+    let networks = context.networks.as_ref();
+    let networks = networks.ok_or(BootUndoError::NoNetworkService)?;
+    let ports = ports_of_guest(networks, &record.request).await?;
+    let requested = &record.request.body().requested_networks;
+    let created = record.ports(attempt).unwrap_or_default().iter();
+    let created = created.filter(|port| port.origin == PortOrigin::Created);
+    let created: BTreeSet<_> = created.map(|port| port.port).collect();
+    let mark = mark_of_attempt(attempt);
+    for port in &ports {
+        if requested.iter().any(|wanted| wanted.port == Some(port.id)) {
+            let unbinding = UnbindPortBody {
+                profile: profile_without_host(port),
+                dns_name: port.dns_name.as_ref().map(|_| String::new()),
+                ..UnbindPortBody::default()
+            };
+            networks.unbind_port(port.id, &unbinding).await?;
+        } else if created.contains(&port.id) || port.description.starts_with(&mark) {
+            networks.delete_port(port.id).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn delete_requests(

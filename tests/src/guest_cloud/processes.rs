@@ -354,6 +354,7 @@ impl GuestCloud {
             )),
             placement: self.placement_through(queueing),
             accelerators: self.accelerators_through(queueing),
+            networks: None,
             agents: Arc::new(agents),
             scheduler: host_states::scheduler(GatedHosts::around(
                 self.hosts.clone(),

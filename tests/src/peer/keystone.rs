@@ -1,5 +1,5 @@
 //! The real Keystone, on a copy of a database that `tests/peers/keystone_seed.py` filled: a project `service`, the
-//! users below, and a catalog with Placement, Cyborg, Glance and a Nova.
+//! users below, and a catalog with Placement, Cyborg, Glance, Neutron and a Nova.
 
 use std::collections::HashMap;
 use std::fs;
@@ -95,6 +95,7 @@ struct Seed {
     accelerator_endpoints: Vec<String>,
     compute_endpoints: Vec<String>,
     image_endpoints: Vec<String>,
+    network_endpoints: Vec<String>,
     tenant: String,
 }
 
@@ -245,6 +246,11 @@ impl RealKeystone {
     /// The same for the service `image`.
     pub fn set_image_endpoint(&self, url: &str) -> Result<(), PeerError> {
         self.set_endpoints(&self.seed.image_endpoints, url)
+    }
+
+    /// The same for the service `network`.
+    pub fn set_network_endpoint(&self, url: &str) -> Result<(), PeerError> {
+        self.set_endpoints(&self.seed.network_endpoints, url)
     }
 
     /// In its database, which it reads at each request; by its API a token of a short life would not do.

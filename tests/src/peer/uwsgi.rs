@@ -19,6 +19,8 @@ pub(super) struct Uwsgi {
     workers: u8,
     port: u16,
     log: PathBuf,
+    /// The folder of temporary files; by default the machine's.
+    temporary: Option<PathBuf>,
     process: Option<Process>,
 }
 
@@ -37,8 +39,15 @@ impl Uwsgi {
             workers,
             port,
             log,
+            temporary: None,
             process: None,
         })
+    }
+
+    /// Sets a folder of its own for temporary files.
+    pub(super) fn with_temporary(mut self, folder: PathBuf) -> Self {
+        self.temporary = Some(folder);
+        self
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -65,7 +74,12 @@ impl Uwsgi {
         }
         let venv = installed()?.join("venv");
         let (key, dir) = &self.environment;
-        let mut process = Program::new(venv.join("bin/uwsgi"))
+        let program = Program::new(venv.join("bin/uwsgi"));
+        let program = match &self.temporary {
+            Some(folder) => program.env("TMPDIR", folder),
+            None => program,
+        };
+        let mut process = program
             .args([
                 "--http-socket",
                 &format!("127.0.0.1:{}", self.port),

@@ -14,6 +14,7 @@ impl Judge<'_> {
             ("cyborg", &config.cyborg),
             ("conductor", &config.conductor),
             ("glance", &config.glance),
+            ("neutron", &config.neutron),
         ] {
             self.login(section, options);
             self.tls(section, options);

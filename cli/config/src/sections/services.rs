@@ -222,7 +222,8 @@ options! {
         /// read at the start.
         pub images_file: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/images.toml\"";
         /// The network of servers that are created with networks `auto`: `network:NAME` of a libvirt network or
-        /// `bridge:NAME` of a Linux bridge, on every host. Unset: such servers have no interface.
+        /// `bridge:NAME` of a Linux bridge, on every host. Unset: such servers have no interface. Without effect with
+        /// `[neutron]`.
         pub auto_network: Option<String> = None, example: "\"network:default\"";
         /// How tokens are validated at `listen`: `noauth2` trusts the token as it is, so every user and process of this
         /// host may do everything; it listens on loopback only. `keystone` validates the token by

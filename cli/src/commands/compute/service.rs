@@ -8,6 +8,7 @@ use berth_compose::consoles::OpenConsoleProxies;
 use berth_compose::hosts::OpenHosts;
 use berth_compose::images::ServerImages;
 use berth_compose::listener::COMPUTE;
+use berth_compose::networks::network_service;
 use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_network, signals};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorParts};
@@ -48,6 +49,7 @@ pub(super) async fn serve(
         journal: Arc::new(boots.clone()),
         placement,
         accelerators,
+        networks: network_service(config)?,
         agents: Arc::new(agents),
         scheduler,
     };

@@ -189,6 +189,8 @@ impl CreateArguments {
                 .chain(bridges)
                 .map(|source| NetworkBody { source, mac: None })
                 .collect(),
+            requested_networks: Vec::new(),
+            security_groups: Vec::new(),
             device_profile: self.device_profile.clone(),
             host: self.host.clone(),
             node: self.node.clone(),

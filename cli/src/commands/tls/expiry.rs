@@ -12,7 +12,7 @@ use berth_serve::Certificate;
 const NOTICE: Duration = Duration::from_hours(30 * 24);
 
 /// The options with a certificate of this host, and the certificates that signed it.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "agent.tls_cert",
     "agent_client.certfile",
     "api.tls_cert",
@@ -23,17 +23,19 @@ const OWN: [&str; 11] = [
     "conductor.certfile",
     "cyborg.certfile",
     "glance.certfile",
+    "neutron.certfile",
     "placement.certfile",
 ];
 
 /// The options with authorities. One that expires is no problem as long as another one is in the file.
-const AUTHORITIES: [&str; 7] = [
+const AUTHORITIES: [&str; 8] = [
     "agent.client_ca",
     "agent_client.cafile",
     "api.cafile",
     "conductor.cafile",
     "cyborg.cafile",
     "glance.cafile",
+    "neutron.cafile",
     "placement.cafile",
 ];
 

@@ -13,6 +13,7 @@ mod errors;
 mod hosts;
 mod image;
 mod network;
+mod ports;
 mod reshape;
 mod retries;
 mod script;

@@ -1,16 +1,21 @@
 //! What a server has of other services, and what this API does not do: /v2.1/servers/{server}/ips, os-interface,
-//! os-volume_attachments, os-security-groups, migrations and os-server-password. All but the addresses are always empty,
-//! because clients read them without asking whether there is a network service, a volume service or a live migration.
+//! os-volume_attachments, os-security-groups, migrations and os-server-password. All but addresses and interfaces are
+//! always empty, because clients read them without asking whether there is a volume service or a live migration.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
+use berth_client::network::PortFilter;
 use berth_http::{ApiRequest, ApiResponse, Fault};
-use serde_json::json;
+use berth_model::ConsumerUuid;
+use berth_wire::neutron::PortRecord;
+use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::fields::bounded;
-use crate::microversions::SERVER_MIGRATIONS;
+use crate::microversions::{ATTACHMENT_TAGS, SERVER_MIGRATIONS};
 use crate::policies::{admin, reader};
+use crate::servers::ServerRecord;
 use crate::state::{ComputeApi, ComputeOperation};
 use crate::views::server::{AddressDetail, addresses as shown};
 
@@ -70,7 +75,7 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
 
 async fn addresses(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let known = api.server_now(&call).await?;
-    ApiResponse::ok(&json!({"addresses": shown(&known.interfaces, AddressDetail::Address)}))
+    ApiResponse::ok(&json!({"addresses": shown(&known, AddressDetail::Address)}))
 }
 
 async fn addresses_of(
@@ -79,7 +84,7 @@ async fn addresses_of(
 ) -> Result<ApiResponse, Fault> {
     let known = api.server_now(&call).await?;
     let network = call.path("network")?;
-    match shown(&known.interfaces, AddressDetail::Address).get(network) {
+    match shown(&known, AddressDetail::Address).get(network) {
         Some(addresses) => ApiResponse::ok(&BTreeMap::from([(network, addresses)])),
         None => Err(Fault::not_found(format!(
             "Network {} not found in instance.",
@@ -89,17 +94,80 @@ async fn addresses_of(
 }
 
 async fn interfaces(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
-    api.server(&call).await?;
-    ApiResponse::ok(&json!({"interfaceAttachments": []}))
+    let server = api.server(&call).await?;
+    let ports = api.ports_of(&server).await?.into_iter();
+    let shown: Vec<Value> = ports.map(|port| attachment(&call, &port)).collect();
+    ApiResponse::ok(&json!({ "interfaceAttachments": shown }))
 }
 
 async fn interface(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let server = api.server(&call).await?;
-    let port = bounded(call.path("port")?);
-    Err(Fault::not_found(format!(
-        "Instance {} does not have a port with id {port}",
-        server.uuid
-    )))
+    let wanted = call.path("port")?;
+    let ports = api.ports_of(&server).await?;
+    match ports.iter().find(|port| port.port.id.to_string() == wanted) {
+        Some(port) => ApiResponse::ok(&json!({"interfaceAttachment": attachment(&call, port)})),
+        None => Err(Fault::not_found(format!(
+            "Instance {} does not have a port with id {}",
+            server.uuid,
+            bounded(wanted)
+        ))),
+    }
+}
+
+/// A port of a server.
+struct AttachedPort {
+    port: PortRecord,
+    tag: Option<String>,
+}
+
+/// A port as an attached interface.
+fn attachment(call: &ApiRequest, attached: &AttachedPort) -> Value {
+    let port = &attached.port;
+    let fixed_ips = port.fixed_ips.iter();
+    let fixed_ips =
+        fixed_ips.map(|ip| json!({"subnet_id": ip.subnet_id, "ip_address": ip.ip_address}));
+    let mut shown = json!({
+        "net_id": port.network_id,
+        "port_id": port.id,
+        "mac_addr": port.mac_address,
+        "port_state": port.status,
+        "fixed_ips": fixed_ips.collect::<Vec<_>>(),
+    });
+    if call.version.has(ATTACHMENT_TAGS) {
+        shown["tag"] = json!(attached.tag);
+    }
+    shown
+}
+
+impl ComputeApi {
+    /// The ports that the network service has for a server; none without such a service.
+    async fn ports_of(&self, server: &ServerRecord) -> Result<Vec<AttachedPort>, Fault> {
+        let conductor = &self.compute.inner.conductor;
+        let Some(service) = conductor.networks() else {
+            return Ok(Vec::new());
+        };
+        let filter = PortFilter {
+            project: Some(server.project_id.clone()),
+            device_id: Some(server.uuid.to_string()),
+            ..PortFilter::default()
+        };
+        let ports = service.ports(&filter).await.map_err(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, server = %server.uuid, "the ports of a server are unknown");
+            Fault::unavailable("The network service did not answer as expected.")
+        })?;
+        // Without the conductor's record there are no tags.
+        let record = conductor.show(ConsumerUuid::from(server.uuid)).await.ok();
+        let vifs = record.as_ref().map_or(&[][..], |record| record.vifs());
+        let tag_of = |port: Uuid| {
+            let vif = vifs.iter().find(|vif| vif.id == port)?;
+            Some(vif.meta.get("tag")?.as_str()?.to_owned())
+        };
+        let attached = ports.into_iter().map(|port| AttachedPort {
+            tag: tag_of(port.id),
+            port,
+        });
+        Ok(attached.collect())
+    }
 }
 
 async fn volumes(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {

@@ -48,7 +48,11 @@ fn servers_schema() -> Value {
         [
             ("flavorRef", text(1, 2_048)),
             ("imageRef", uuid()),
-            ("networks", json!({"enum": ["auto", "none"]})),
+            ("networks", networks_schema()),
+            (
+                "security_groups",
+                json!({"type": "array", "maxItems": 3, "items": object(&["name"], [("name", text(1, 255))])}),
+            ),
             (
                 "min_count",
                 json!({"type": "integer", "minimum": 1, "maximum": 3}),
@@ -90,6 +94,20 @@ fn servers_schema() -> Value {
     )
 }
 
+fn networks_schema() -> Value {
+    let network = object(
+        &[],
+        [
+            ("uuid", uuid()),
+            ("port", uuid()),
+            ("fixed_ip", text(1, 64)),
+            ("tag", text(1, 60)),
+        ],
+    );
+    let named = json!({"type": "array", "items": network, "maxItems": 3});
+    json!({"oneOf": [{"enum": ["auto", "none"]}, named]})
+}
+
 pub(super) fn tags_schema() -> Value {
     json!({"type": "array", "items": text(1, 60), "maxItems": 50})
 }
@@ -99,6 +117,11 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     let body: Value = call.typed()?;
     let request = parse(&call, &body)?;
     api.check_count(&request)?;
+    // Nova reports this group for servers without security groups.
+    let groups: Vec<Value> = match request.security_groups.as_slice() {
+        [] => vec![json!({"name": "default"})],
+        names => names.iter().map(|name| json!({ "name": name })).collect(),
+    };
     let (new, returns_reservation) = api.new_servers(&call, request).await?;
     let servers = api.store_servers(&call, new).await?;
     for server in &servers {
@@ -117,8 +140,7 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         "id": id,
         "links": links(&call, "servers", &id),
         "OS-DCF:diskConfig": first.disk_config,
-        // Nova reports this group for servers without security groups.
-        "security_groups": [{"name": "default"}],
+        "security_groups": groups,
     }});
     let answer = ApiResponse::with_body(StatusCode::ACCEPTED, &body)?;
     Ok(answer.located(&call, &format!("/v2.1/servers/{id}")))

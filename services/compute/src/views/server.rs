@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use berth_http::ApiRequest;
 use berth_store::SqlTimestamp;
-use berth_wire::guest::InterfaceBody;
+use berth_wire::network_info::VifBody;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha224};
 
@@ -108,7 +108,7 @@ pub(crate) fn document(
         "flavor": flavor(call, known, visibility),
         "created": moment(server.created_at),
         "updated": moment(server.updated_at.unwrap_or(server.created_at)),
-        "addresses": addresses(&known.interfaces, AddressDetail::Whole),
+        "addresses": addresses(known, AddressDetail::Whole),
         "accessIPv4": access_address(server.access_ip_v4.as_ref(), known, IpAddr::is_ipv4),
         "accessIPv6": access_address(server.access_ip_v6.as_ref(), known, IpAddr::is_ipv6),
         "links": links(call, "servers", &id),
@@ -159,19 +159,32 @@ pub(crate) enum AddressDetail {
 
 /// The addresses by network. A network without known addresses has an empty list: clients take a server without any
 /// network for a failed one.
-pub(crate) fn addresses(interfaces: &[InterfaceBody], detail: AddressDetail) -> Value {
+pub(crate) fn addresses(known: &ServerWithStatus, detail: AddressDetail) -> Value {
     let mut networks: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    for interface in interfaces {
-        let shown = networks.entry(&interface.network).or_default();
-        for text in &interface.addresses {
-            let version = if text.contains(':') { 6 } else { 4 };
-            let mut address = json!({"version": version, "addr": text});
-            if detail == AddressDetail::Whole {
-                address["OS-EXT-IPS-MAC:mac_addr"] = json!(interface.mac);
-                address["OS-EXT-IPS:type"] = json!("fixed");
-            }
-            shown.push(address);
+    let address = |text: &str, mac: &str, kind: &str| {
+        let version = if text.contains(':') { 6 } else { 4 };
+        let mut address = json!({"version": version, "addr": text});
+        if detail == AddressDetail::Whole {
+            address["OS-EXT-IPS-MAC:mac_addr"] = json!(mac);
+            address["OS-EXT-IPS:type"] = json!(kind);
         }
+        address
+    };
+    for vif in &known.vifs {
+        let label = vif.network.label.as_deref().unwrap_or_default();
+        let shown = networks.entry(label).or_default();
+        let fixed = vif.fixed_ips().map(|ip| (&ip.ip, "fixed"));
+        let floating = vif.fixed_ips().flat_map(|ip| &ip.floating_ips);
+        let all = fixed.chain(floating.map(|ip| (ip, "floating")));
+        shown.extend(all.filter_map(|(ip, kind)| {
+            let text = ip.address.as_deref()?;
+            Some(address(text, &vif.address, kind))
+        }));
+    }
+    for interface in known.interfaces_without_port() {
+        let shown = networks.entry(&interface.network).or_default();
+        let texts = interface.addresses.iter();
+        shown.extend(texts.map(|text| address(text, &interface.mac, "fixed")));
     }
     json!(networks)
 }
@@ -182,7 +195,10 @@ fn access_address(
     known: &ServerWithStatus,
     is_version: fn(&IpAddr) -> bool,
 ) -> String {
-    let all = known.interfaces.iter().flat_map(|it| &it.addresses);
+    let of_ports = known.vifs.iter().flat_map(VifBody::fixed_ips);
+    let of_ports = of_ports.filter_map(|ip| ip.ip.address.as_ref());
+    let links = known.interfaces_without_port();
+    let all = of_ports.chain(links.flat_map(|it| &it.addresses));
     let mut all = all.filter(|text| text.parse().is_ok_and(|address| is_version(&address)));
     stored.or_else(|| all.next()).cloned().unwrap_or_default()
 }

@@ -465,6 +465,7 @@ impl Cloud {
             journal: Arc::clone(&journal) as Arc<dyn BootJournal>,
             placement: PlacementClient::new(placement.http(), auth(), &options),
             accelerators: AcceleratorClient::new(away(), auth(), &options),
+            networks: None,
             agents: Arc::new(SingleAgent(GuestClient::new(
                 agent.http(),
                 auth(),

@@ -296,7 +296,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
             "2.36",
             json!({"networks": "none"}),
             "badRequest",
-            "no network service",
+            "a list of at most 64 networks",
         ),
         (
             "2.82",
@@ -380,7 +380,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
             "2.82",
             json!({"security_groups": [{"name": "web"}]}),
             "badRequest",
-            "security groups are not supported",
+            "there is no network service, so there are no security groups",
         ),
         (
             "2.82",

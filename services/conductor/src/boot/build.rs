@@ -3,11 +3,11 @@
 use berth_client::{GuestApiError, GuestClient};
 use berth_keyed_tasks::FairPermit;
 use berth_model::Disposition;
-use berth_wire::guest::{GuestBuild, ImageLocation};
+use berth_wire::guest::{GuestBuild, ImageLocation, NetworkBody, NetworkSource};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{BootError, BoundBoot};
+use super::{BootError, NetworkedBoot};
 use crate::BootRequest;
 use crate::boot_context::BootContext;
 use crate::journal::{BootStep, BootStepDetail, StepState};
@@ -52,7 +52,7 @@ fn is_other(error: &GuestApiError) -> bool {
     code(error) == CODE_OTHER_GUEST
 }
 
-impl BoundBoot {
+impl NetworkedBoot {
     /// Sends the guest to its agent, and waits until it is built. The permit is for the time until the agent has it.
     pub(super) async fn build(
         self,
@@ -60,7 +60,7 @@ impl BoundBoot {
         cancel: &CancellationToken,
         permit: FairPermit<String>,
     ) -> Result<(), BootError> {
-        let placed = &self.provided.placed;
+        let placed = &self.bound.provided.placed;
         let (place, step) = (placed.place(), BootStep::Build);
         let node = placed.chosen.host_node();
         let agent = context.agents.agent(&node);
@@ -93,18 +93,24 @@ impl BoundBoot {
         context
             .record_step(place, step, StepState::Done, BootStepDetail::Nothing)
             .await?;
-        let _kept_by_guest = self.provided.placed.claimed.built();
+        let _kept_by_guest = self.bound.provided.placed.claimed.built();
         Ok(())
     }
 
     fn body(&self) -> GuestBuild {
-        let placed = &self.provided.placed;
-        let arqs = self.provided.arqs.keys();
+        let provided = &self.bound.provided;
+        let placed = &provided.placed;
+        let arqs = provided.arqs.keys();
         let chosen = &placed.chosen;
         let mut build = placed.record.request.build_on(&chosen.node, &chosen.limits);
         if let Some(drive) = &mut build.config_drive {
             drive.availability_zone.clone_from(&chosen.zone);
         }
+        let ports = self.vifs.iter().map(|vif| NetworkBody {
+            source: NetworkSource::Port(Box::new(vif.clone())),
+            mac: None,
+        });
+        build.networks.extend(ports);
         GuestBuild {
             accelerator_requests: arqs.map(|arq| *arq.as_uuid()).collect(),
             allocations: placed.claimed.candidate().by_provider(),

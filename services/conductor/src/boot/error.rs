@@ -3,13 +3,17 @@
 use std::fmt;
 
 use berth_client::placement::ClaimError;
-use berth_client::{AcceleratorError, GuestApiError, PlacementError, ServiceCallError};
+use berth_client::{
+    AcceleratorError, GuestApiError, NetworkClientError, PlacementError, ServiceCallError,
+};
 use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ConsumerUuid, Disposition, RequestGroupsError};
 use berth_store::SqlError;
+use uuid::Uuid;
 
 use crate::filter_scheduler::RequestSpecError;
 use crate::journal::JournalError;
+use crate::port_rules::PortRefusal;
 
 /// Why no host was found, in one version for operators and one for users. `Display` is the operators' version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +61,23 @@ pub enum BootError {
     /// ARQs with unknown UUIDs may exist.
     #[error("the result of creating accelerator requests is unknown: {0}")]
     ArqsUnknown(#[source] AcceleratorError),
+    /// The request has networks, and the configuration has no network service.
+    #[error("there is no network service: write its connection into [neutron]")]
+    NoNetworkService,
+    #[error(transparent)]
+    Network(#[from] NetworkClientError),
+    /// A port may exist whose UUID is unknown.
+    #[error("the result of creating a port is unknown: {0}")]
+    PortsUnknown(#[source] NetworkClientError),
+    /// The guest may not have the port or network, on any host.
+    #[error(transparent)]
+    PortRefused(#[from] PortRefusal),
+    /// Others changed the port again and again.
+    #[error("port {0} was changed concurrently several times")]
+    PortBusy(Uuid),
+    /// The chosen host cannot have the port.
+    #[error(transparent)]
+    PortNotBound(NetworkClientError),
     /// The agent did not answer or is temporarily unable to build.
     #[error(transparent)]
     Agent(GuestApiError),
@@ -134,10 +155,13 @@ impl BootError {
             Self::Placement(error) => retry(error.disposition()),
             Self::Claim(ClaimError::Placement(error)) => retry(error.disposition()),
             Self::Accelerator(error) => retry(error.disposition()),
+            Self::Network(error) => retry(error.disposition()),
             Self::Journal(_)
             | Self::Cancelled
             | Self::Agent(_)
             | Self::ArqsUnknown(_)
+            | Self::PortsUnknown(_)
+            | Self::PortBusy(_)
             | Self::HostsNotReported(_)
             // After a start, the agent of a claimed host may not have reported yet.
             | Self::NoAgent(_)
@@ -152,11 +176,14 @@ impl BootError {
             | Self::NoMapping(_)
             | Self::NotBound(_)
             | Self::ArqsGone(_)
+            | Self::PortNotBound(_)
             | Self::NotBuilt(_)
             | Self::HostCannot(_) => Disposition::Refresh,
             Self::Claim(ClaimError::HoldsOther { .. })
             | Self::OwnedByOther(_)
             | Self::NoProfile(_)
+            | Self::NoNetworkService
+            | Self::PortRefused(_)
             | Self::Groups(_)
             | Self::NoValidHost(_)
             | Self::Request(_)
@@ -175,7 +202,7 @@ impl BootError {
 
     /// Whether the next attempt avoids the whole host.
     pub(crate) fn avoids_host(&self) -> bool {
-        matches!(self, Self::HostCannot(_)) || self.is_agent_failure()
+        matches!(self, Self::HostCannot(_) | Self::PortNotBound(_)) || self.is_agent_failure()
     }
 
     /// Whether the host's agent is unavailable, so that another host may succeed. A failure of the identity

@@ -4,6 +4,7 @@
 
 use berth_client::placement::ClaimError;
 use berth_hosts::ServerGroupError;
+use berth_model::Disposition;
 
 use super::BootError;
 
@@ -25,6 +26,8 @@ impl BootError {
             | Self::ClaimLost
             | Self::NoMapping(_)
             | Self::Cancelled
+            | Self::PortRefused(_)
+            | Self::PortBusy(_)
             | Self::Claim(ClaimError::HoldsOther { .. })
             | Self::Group(
                 ServerGroupError::NotFound { .. } | ServerGroupError::OtherGroup { .. },
@@ -37,6 +40,17 @@ impl BootError {
                     sentence.unwrap_or("the agent gave no reason")
                 );
             }
+            // A fatal refusal is about the project's own addresses and quota.
+            Self::Network(error)
+                if error.disposition() == Disposition::Fatal && error.refusal().is_some() =>
+            {
+                return error.what();
+            }
+            Self::Network(_) | Self::PortsUnknown(_) => {
+                "the network service did not answer as expected"
+            }
+            Self::NoNetworkService => "there is no network service",
+            Self::PortNotBound(_) => "a port could not be bound to the selected host",
             Self::AllTaken(_) | Self::Claim(ClaimError::Taken(_)) => {
                 "No valid host was found: the selected host was claimed by another request"
             }

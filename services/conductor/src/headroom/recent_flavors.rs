@@ -41,6 +41,8 @@ impl RequestedFlavor {
             image: None,
             kernel: None,
             networks: Vec::new(),
+            requested_networks: Vec::new(),
+            security_groups: Vec::new(),
             device_profile: profile,
             host: None,
             node: None,

@@ -7,6 +7,7 @@ use berth_client::placement::Candidate;
 use berth_model::{ArqUuid, ConsumerUuid, GroupSuffix, NodeName, ProviderUuid};
 use berth_store::Value;
 use berth_wire::guest::LimitsBody;
+use berth_wire::network_info::VifBody;
 use berth_wire::placement::AllocationRequest;
 use berth_workflow::{JournalRecord, JournalSchema, RecordRow, StepDetail, StepRecord, StepState};
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,10 @@ pub enum BootStep {
     Arqs,
     /// Bind the ARQs to the claimed providers.
     Bind,
+    /// Create or take the ports of the requested networks.
+    Ports,
+    /// Bind the ports to the host.
+    PortBinding,
     /// The host's agent builds the guest.
     Build,
 }
@@ -92,6 +97,28 @@ pub enum BootStepDetail {
     Claim(Box<ChosenHost>),
     /// The ARQs, each with its group of the device profile.
     Requests(BTreeMap<ArqUuid, u32>),
+    /// The ports in the order of the requested networks.
+    Ports(Vec<BootPort>),
+    /// The bound ports as the agent gets them.
+    Vifs(Vec<VifBody>),
+}
+
+/// A port of a boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BootPort {
+    pub port: Uuid,
+    pub origin: PortOrigin,
+}
+
+/// Where a port comes from, which decides what its guest leaves of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PortOrigin {
+    /// Created by the boot, and deleted with it.
+    Created,
+    /// Named by the request, and unbound with it.
+    Given,
 }
 
 /// State and data of a step.
@@ -231,7 +258,7 @@ impl BootRecord {
     pub fn chosen(&self, attempt: u32) -> Option<&ChosenHost> {
         match &self.steps.get(&(attempt, BootStep::Claim))?.detail {
             BootStepDetail::Claim(chosen) => Some(chosen),
-            BootStepDetail::Nothing | BootStepDetail::Requests(_) => None,
+            _ => None,
         }
     }
 
@@ -248,7 +275,26 @@ impl BootRecord {
     pub fn arqs(&self, attempt: u32) -> Option<&BTreeMap<ArqUuid, u32>> {
         match &self.steps.get(&(attempt, BootStep::Arqs))?.detail {
             BootStepDetail::Requests(requests) => Some(requests),
-            BootStepDetail::Nothing | BootStepDetail::Claim(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The ports of an attempt, in the order of the requested networks; `None` until all are known.
+    #[must_use]
+    pub fn ports(&self, attempt: u32) -> Option<&[BootPort]> {
+        match &self.steps.get(&(attempt, BootStep::Ports))?.detail {
+            BootStepDetail::Ports(ports) => Some(ports),
+            _ => None,
+        }
+    }
+
+    /// The guest's virtual interfaces as they were bound; empty without ports.
+    #[must_use]
+    pub fn vifs(&self) -> &[VifBody] {
+        let binding = self.step(BootStep::PortBinding);
+        match binding.map(|record| (&record.detail, record.state)) {
+            Some((BootStepDetail::Vifs(vifs), StepState::Done)) => vifs,
+            _ => &[],
         }
     }
 
@@ -329,6 +375,8 @@ enum DetailText {
         limits: LimitsBody,
     },
     Requests(BTreeMap<Uuid, u32>),
+    Ports(Vec<BootPort>),
+    Vifs(Vec<VifBody>),
 }
 
 /// The text of [`BootStepDetail::Nothing`] is empty.
@@ -349,6 +397,8 @@ impl StepDetail for BootStepDetail {
                 let plain = requests.iter().map(|(arq, group)| (*arq.as_uuid(), *group));
                 DetailText::Requests(plain.collect())
             }
+            Self::Ports(ports) => DetailText::Ports(ports.clone()),
+            Self::Vifs(vifs) => DetailText::Vifs(vifs.clone()),
         };
         String::from_utf8_lossy(&berth_wire::encode(&text)).into_owned()
     }
@@ -380,6 +430,8 @@ impl StepDetail for BootStepDetail {
                 let requests = plain.into_iter().map(|(arq, group)| (arq.into(), group));
                 Ok(Self::Requests(requests.collect()))
             }
+            DetailText::Ports(ports) => Ok(Self::Ports(ports)),
+            DetailText::Vifs(vifs) => Ok(Self::Vifs(vifs)),
         }
     }
 }

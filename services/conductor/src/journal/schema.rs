@@ -8,8 +8,8 @@ pub(super) const SCHEMA: JournalSchema = JournalSchema {
     file: "conductor.db",
     version_table: "conductor_journal",
     create: CREATE,
-    version: 1,
-    upgrades: &[],
+    version: 2,
+    upgrades: &[(1, PORT_STEPS)],
     additions: &[OWNER, OPEN, LATE_CLAIM],
 };
 
@@ -26,12 +26,27 @@ CREATE TABLE guest (
 CREATE TABLE step (
     guest TEXT NOT NULL REFERENCES guest (uuid) ON DELETE CASCADE,
     attempt INTEGER NOT NULL,
-    step TEXT NOT NULL CHECK (step IN ('claim', 'arqs', 'bind', 'build')),
+    step TEXT NOT NULL CHECK (step IN ('claim', 'arqs', 'bind', 'ports', 'port_binding', 'build')),
     state TEXT NOT NULL CHECK (state IN ('begun', 'done', 'undoing', 'undone')),
     detail TEXT NOT NULL,
     PRIMARY KEY (guest, attempt, step)
 );
 CREATE TABLE stray (profile TEXT NOT NULL PRIMARY KEY);
+";
+
+/// Lets the table of steps have those of ports.
+const PORT_STEPS: &str = "
+CREATE TABLE new_step (
+    guest TEXT NOT NULL REFERENCES guest (uuid) ON DELETE CASCADE,
+    attempt INTEGER NOT NULL,
+    step TEXT NOT NULL CHECK (step IN ('claim', 'arqs', 'bind', 'ports', 'port_binding', 'build')),
+    state TEXT NOT NULL CHECK (state IN ('begun', 'done', 'undoing', 'undone')),
+    detail TEXT NOT NULL,
+    PRIMARY KEY (guest, attempt, step)
+);
+INSERT INTO new_step SELECT guest, attempt, step, state, detail FROM step;
+DROP TABLE step;
+ALTER TABLE new_step RENAME TO step;
 ";
 
 const OWNER: &str = "CREATE TABLE IF NOT EXISTS owner (uuid TEXT NOT NULL)";

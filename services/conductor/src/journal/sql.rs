@@ -118,7 +118,7 @@ impl BootJournal for SqlBootJournal {
             for [guest, detail] in self.texts::<2>(ARQS).await? {
                 match BootStepDetail::from_text(detail) {
                     Ok(BootStepDetail::Requests(of_step)) => requests.extend(of_step.into_keys()),
-                    Ok(BootStepDetail::Nothing | BootStepDetail::Claim(_)) => {}
+                    Ok(_) => {}
                     Err(reason) => {
                         return Err(JournalError::Unreadable(self.unreadable(guest, reason)));
                     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use berth_client::placement::Candidate;
 use berth_model::{ConsumerUuid, DeviceProfileName, NodeName};
 use berth_wire::guest::LimitsBody;
+use berth_wire::network_info::VifBody;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -83,9 +84,16 @@ async fn what_was_written_is_there_after_a_restart() {
     };
     journal.begin_next_attempt(guest(), &failed).await.unwrap();
     let requests = BTreeMap::from([(Uuid::from_u128(9).into(), 0)]);
+    let port = |number, origin| BootPort {
+        port: Uuid::from_u128(number),
+        origin,
+    };
+    let ports = vec![port(1, PortOrigin::Created), port(2, PortOrigin::Given)];
     for (step, detail) in [
         (BootStep::Claim, chosen()),
         (BootStep::Arqs, BootStepDetail::Requests(requests.clone())),
+        (BootStep::Ports, BootStepDetail::Ports(ports.clone())),
+        (BootStep::PortBinding, BootStepDetail::Vifs(vec![vif()])),
     ] {
         let state = StepState::Done;
         let record = BootStepRecord { state, detail };
@@ -106,6 +114,8 @@ async fn what_was_written_is_there_after_a_restart() {
     assert_eq!(record.failures, [failed]);
     assert_eq!(record.request, request("vm"), "its config drive, too");
     assert_eq!(record.arqs(2), Some(&requests));
+    assert_eq!(record.ports(2), Some(ports.as_slice()));
+    assert_eq!(record.vifs(), [vif()]);
     let devices = record.chosen(2).unwrap().devices();
     assert_eq!(devices, [Uuid::from_u128(3)]);
     let name = record.chosen(2).unwrap().host_name.as_deref();
@@ -173,6 +183,46 @@ async fn what_is_no_journal_is_refused_and_left_as_it_is() {
     let second = SqlBootJournal::open(held.path()).await.unwrap_err();
     assert!(matches!(second, JournalError::Open { .. }), "{second}");
     first.close().await;
+}
+
+fn vif() -> VifBody {
+    let text = r#"{"id": "88a15950-b8bf-4445-86f5-21ad10632a28", "address": "fa:16:3e:54:eb:90", "type": "ovs",
+        "network": {"id": "4c2a7401-0e91-4f9b-91f8-190ef184e905", "label": "net1"}}"#;
+    berth_wire::decode(text.as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn a_journal_without_steps_of_ports_gets_them_and_keeps_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
+    journal.accept(&request("vm")).await.unwrap();
+    let claimed = BootStepRecord {
+        state: StepState::Done,
+        detail: chosen(),
+    };
+    let noted = journal.record_step(guest(), 1, BootStep::Claim, &claimed);
+    noted.await.unwrap();
+    drop(journal);
+    let old = "
+        CREATE TABLE old (guest TEXT NOT NULL REFERENCES guest (uuid) ON DELETE CASCADE, attempt INTEGER NOT NULL,
+            step TEXT NOT NULL CHECK (step IN ('claim', 'arqs', 'bind', 'build')), state TEXT NOT NULL, detail TEXT NOT NULL,
+            PRIMARY KEY (guest, attempt, step));
+        INSERT INTO old SELECT * FROM step; DROP TABLE step; ALTER TABLE old RENAME TO step;
+        UPDATE conductor_journal SET version = 1";
+    corrupt_rows(folder.path(), old).await;
+
+    let journal = SqlBootJournal::open(folder.path()).await.unwrap();
+    let record = journal.guest(guest()).await.unwrap().unwrap();
+    assert_eq!(record.step(BootStep::Claim), Some(&claimed));
+    let state = StepState::Begun;
+    let detail = BootStepDetail::Nothing;
+    let begun = BootStepRecord { state, detail };
+    for step in BootStep::ALL {
+        let noted = journal.record_step(guest(), 1, *step, &begun);
+        noted.await.unwrap();
+    }
+    journal.delete_guest(guest()).await.unwrap();
+    assert_eq!(journal.guests().await.unwrap().readable, []);
 }
 
 /// Changes the rows behind the journal's back.

@@ -37,6 +37,8 @@ pub(crate) enum BootStage {
     /// Creation of accelerator requests.
     Provide,
     Bind,
+    /// Creation and binding of ports.
+    Network,
     /// The host's agent builds the guest.
     Build,
 }

@@ -1,6 +1,7 @@
 //! Validation of a request body: texts, numbers, device profile, hints and request groups. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use berth_model::{DeviceProfileName, Flavor, RequestGroups};
 use berth_wire::conductor::CreateGuest;
@@ -242,6 +243,36 @@ pub(super) fn check_texts(body: &mut CreateGuest) -> Result<(), BootRequestError
     }
     if body.flavor.extra_specs.len() > MAX_SPECS {
         return wrong("flavor.extra_specs", "at most 256 are allowed");
+    }
+    Ok(())
+}
+
+/// Maximum number of interfaces.
+const MAX_NETWORKS: usize = 64;
+
+/// Checks the networks of a request: each names a network or a port, no port twice, and only new ports have addresses.
+pub(super) fn check_networks(body: &CreateGuest) -> Result<(), BootRequestError> {
+    let wrong = |expected| {
+        let field = "requested_networks";
+        Err(BootRequestError::Text { field, expected })
+    };
+    let requested = &body.requested_networks;
+    if requested.len() + body.networks.len() > MAX_NETWORKS {
+        return wrong("at most 64 interfaces are allowed, with those of networks");
+    }
+    let mut ports = BTreeSet::new();
+    for wanted in requested {
+        match (wanted.uuid, wanted.port, &wanted.fixed_ip) {
+            (None, None, _) => return wrong("each names a network (uuid) or a port"),
+            (_, Some(_), Some(_)) => {
+                return wrong("a port has its addresses; fixed_ip is for new ports");
+            }
+            (_, _, Some(address)) if address.parse::<IpAddr>().is_err() => {
+                return wrong("fixed_ip is an IPv4 or IPv6 address");
+            }
+            (_, Some(port), None) if !ports.insert(port) => return wrong("a port is named once"),
+            _ => {}
+        }
     }
     Ok(())
 }

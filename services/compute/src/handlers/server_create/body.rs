@@ -1,34 +1,35 @@
 //! Parses the body of a request for servers, by microversion.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_http::{ApiRequest, Fault};
-use serde_json::Value;
+use berth_wire::conductor::RequestedNetwork;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::fields::{self, BodyFields, MOST, wrong};
 use crate::handlers::server_query::last_part;
 use crate::handlers::servers::DESCRIPTION;
 use crate::microversions::{
-    CERTIFICATES, CREATE_TAGS, NETWORKS, NO_PERSONALITY, REQUESTED_HOST, SERVER_DESCRIPTION,
+    CERTIFICATES, CREATE_TAGS, NETWORK_TAGS, NETWORKS, NO_PERSONALITY, REQUESTED_HOST,
+    SERVER_DESCRIPTION,
 };
+use crate::networks::NetworkWish;
 use crate::servers::{MOST_TAGS, check_metadata, check_tag};
 
 /// The maximum length of user data in base64 characters.
 const USER_DATA: usize = 65_535;
 
+/// The maximum number of networks of a server.
+const MOST_NETWORKS: usize = 64;
+/// The maximum length of an interface's tag in characters.
+const MOST_TAG: usize = 60;
+
 /// The keys of scheduler hints.
 const HINTS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
-
-/// The network interfaces of the guests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Networks {
-    Auto,
-    None,
-}
 
 /// A parsed request for servers.
 #[derive(Debug, Clone)]
@@ -40,7 +41,9 @@ pub(super) struct ServerCreateRequest {
     pub(super) counts: (u32, u32),
     pub(super) return_reservation: bool,
     pub(super) metadata: BTreeMap<String, String>,
-    pub(super) networks: Networks,
+    pub(super) networks: NetworkWish,
+    /// Names or UUIDs.
+    pub(super) security_groups: Vec<String>,
     pub(super) disk_config: String,
     pub(super) access_ip_v4: Option<String>,
     pub(super) access_ip_v6: Option<String>,
@@ -94,6 +97,10 @@ fn of_server(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<ServerCre
             Some(metadata) => metadata_of("metadata", metadata)?,
         },
         networks: networks(call, fields)?,
+        security_groups: match fields.value("security_groups") {
+            None => Vec::new(),
+            Some(groups) => security_groups(groups)?,
+        },
         disk_config: disk_config(fields)?.unwrap_or_else(|| "MANUAL".to_owned()),
         access_ip_v4: access_ip(fields, "accessIPv4")?.flatten(),
         access_ip_v6: access_ip(fields, "accessIPv6")?.flatten(),
@@ -147,21 +154,64 @@ fn counts(fields: &mut BodyFields<'_>) -> Result<((u32, u32), bool), Fault> {
     Ok(((number(least), number(count)), reservation))
 }
 
-fn networks(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<Networks, Fault> {
+fn networks(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<NetworkWish, Fault> {
     let key = "networks";
     let value = fields.value(key);
     let since = call.version.has(NETWORKS);
     match value {
         None if since => fields.required(key, None),
-        None | Some(Value::Null) => Ok(Networks::Auto),
-        Some(Value::String(word)) if since && word == "auto" => Ok(Networks::Auto),
-        Some(Value::String(word)) if since && word == "none" => Ok(Networks::None),
-        Some(Value::Array(all)) if all.is_empty() => Ok(Networks::Auto),
+        None | Some(Value::Null) => Ok(NetworkWish::Unspecified),
+        Some(Value::String(word)) if since && word == "auto" => Ok(NetworkWish::Auto),
+        Some(Value::String(word)) if since && word == "none" => Ok(NetworkWish::None),
+        Some(Value::Array(all)) if all.is_empty() => Ok(NetworkWish::Unspecified),
+        Some(Value::Array(all)) if all.len() <= MOST_NETWORKS => {
+            let all = all.iter().map(|one| requested_network(call, one));
+            all.collect::<Result<_, _>>().map(NetworkWish::Named)
+        }
         Some(value) => {
             let reason =
-                "there is no network service: only auto and none are supported, from 2.37 on";
+                "it is a list of at most 64 networks; from 2.37 on auto and none are possible, too";
             Err(wrong(key, value, reason))
         }
+    }
+}
+
+/// One entry of `networks`.
+fn requested_network(call: &ApiRequest, value: &Value) -> Result<RequestedNetwork, Fault> {
+    let mut fields = BodyFields::of("networks", value)?;
+    let mut uuid_of = |key: &'static str| {
+        let Some(text) = fields.text_or_null(key, 255)? else {
+            return Ok(None);
+        };
+        let uuid = Uuid::try_parse(text);
+        uuid.map(Some)
+            .map_err(|_| wrong(key, &json!(text), "it is not a 'uuid'"))
+    };
+    let (uuid, port) = (uuid_of("uuid")?, uuid_of("port")?);
+    let fixed_ip = fields.text("fixed_ip", 1..=64)?.map(str::to_owned);
+    let tag = match call.version.has(NETWORK_TAGS) {
+        true => fields.text("tag", 1..=MOST_TAG)?.map(str::to_owned),
+        false => None,
+    };
+    fields.end()?;
+    match (&uuid, &port, &fixed_ip) {
+        (None, None, _) => Err(Fault::bad_request(
+            "Bad network format: missing 'uuid' or 'port'",
+        )),
+        (_, Some(port), Some(address)) => Err(Fault::bad_request(format!(
+            "Specified Fixed IP '{address}' cannot be used with port '{port}': the two cannot be specified together."
+        ))),
+        (_, _, Some(address)) if address.parse::<IpAddr>().is_err() => Err(wrong(
+            "fixed_ip",
+            &json!(address),
+            "it is not a valid address",
+        )),
+        _ => Ok(RequestedNetwork {
+            uuid: uuid.filter(|_| port.is_none()),
+            port,
+            fixed_ip,
+            tag,
+        }),
     }
 }
 
@@ -316,21 +366,25 @@ fn refuse_unsupported(
             Some(value) => return Err(wrong(key, value, reason)),
         }
     }
-    match fields.value("security_groups") {
-        None => Ok(()),
-        Some(value) => security_groups(value),
-    }
+    Ok(())
 }
 
-/// Only the group `default` is accepted. It has no effect.
-fn security_groups(value: &Value) -> Result<(), Fault> {
+/// The names or UUIDs, without duplicates.
+fn security_groups(value: &Value) -> Result<Vec<String>, Fault> {
     let key = "security_groups";
     let all = value.as_array();
     let all = all.ok_or_else(|| wrong(key, value, "it is not of type 'array'"))?;
-    match all.iter().all(|group| group["name"] == "default") {
-        true => Ok(()),
-        false => Err(wrong(key, value, "security groups are not supported")),
+    let mut names: Vec<String> = Vec::new();
+    for group in all {
+        let mut fields = BodyFields::of(key, group)?;
+        let name = fields.text("name", 1..=255)?;
+        let name = fields.required("name", name)?.to_owned();
+        fields.end()?;
+        if !names.contains(&name) {
+            names.push(name);
+        }
     }
+    Ok(names)
 }
 
 /// Clients may repeat that the root disk is created from the image. Other disks are refused.

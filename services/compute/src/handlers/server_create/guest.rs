@@ -3,20 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use berth_conductor::{BootRequest, ConductorError};
+use berth_conductor::{BootRequest, ConductorError, PortRefusal};
 use berth_hosts::ServerGroupError;
 use berth_http::{ApiRequest, Fault, RuleDefault};
 use berth_model::{DesiredPower, check_image_property};
-use berth_wire::conductor::CreateGuest;
-use berth_wire::guest::{ConfigDriveBody, FlavorBody, SshKeyBody};
+use berth_wire::conductor::{CreateGuest, RequestedNetwork};
+use berth_wire::guest::{ConfigDriveBody, FlavorBody, NetworkBody, SshKeyBody};
+use serde_json::json;
 use uuid::Uuid;
 
-use super::body::{Networks, ServerCreateRequest};
+use super::body::ServerCreateRequest;
+use crate::fields::wrong;
 use crate::flavors::{ComputeFlavor, ComputeFlavorError};
 use crate::handlers::hosts::{aggregate_fault, group_fault, host_fault};
 use crate::handlers::{flavors, key_pairs};
 use crate::images::{FoundImage, ImagesError};
 use crate::key_pairs::{KeyPair, KeyPairError};
+use crate::networks::{self, NetworkChoiceError, NetworkWish};
 use crate::policies::admin;
 use crate::quota::GuestResources;
 use crate::servers::{NewServers, ServerFlavor};
@@ -47,6 +50,54 @@ enum FilterUse {
     Skipped,
 }
 
+/// The interfaces of each new server.
+#[derive(Default)]
+struct ServerNetworks {
+    /// Links of the hosts.
+    links: Vec<NetworkBody>,
+    /// Ports of the network service.
+    requested: Vec<RequestedNetwork>,
+    security_groups: Vec<Uuid>,
+}
+
+/// Servers of one request cannot share a port or an address.
+fn check_count(request: &ServerCreateRequest) -> Result<(), Fault> {
+    let NetworkWish::Named(named) = &request.networks else {
+        return Ok(());
+    };
+    let (_, most) = request.counts;
+    if most > 1 && named.iter().any(|wanted| wanted.port.is_some()) {
+        return Err(Fault::bad_request(
+            "Unable to launch multiple instances with a single configured port ID. Please launch your instance one by one \
+             with different ports.",
+        ));
+    }
+    if most > 1 && named.iter().any(|wanted| wanted.fixed_ip.is_some()) {
+        return Err(Fault::bad_request(
+            "Failed to launch instances: max_count cannot be greater than 1 if an fixed_ip is specified.",
+        ));
+    }
+    Ok(())
+}
+
+fn network_fault(error: NetworkChoiceError) -> Fault {
+    let sentence = error.to_string();
+    match error {
+        NetworkChoiceError::Port(PortRefusal::InUse(_))
+        | NetworkChoiceError::Ambiguous
+        | NetworkChoiceError::AmbiguousSecurityGroup(_) => Fault::conflict(sentence),
+        NetworkChoiceError::External(_) => Fault::forbidden(sentence),
+        NetworkChoiceError::Service(error) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the network service was not asked"
+            );
+            Fault::unavailable("The network service did not answer as expected.")
+        }
+        _ => Fault::bad_request(sentence),
+    }
+}
+
 impl ComputeApi {
     /// Resolves the request. The flag is whether the response is the reservation id.
     pub(super) async fn new_servers(
@@ -75,6 +126,7 @@ impl ComputeApi {
             }
             (_, node) => (zone.clone(), node),
         };
+        let networks = self.networks_of(&request, project_id).await?;
         let guest = CreateGuest {
             uuid: None,
             name: PLACEHOLDER_NAME.to_owned(),
@@ -83,17 +135,9 @@ impl ComputeApi {
             flavor: flavor.body.clone(),
             image: Some(image.body),
             kernel: None,
-            networks: match request.networks {
-                Networks::None => Vec::new(),
-                Networks::Auto => self
-                    .compute
-                    .inner
-                    .options
-                    .auto_network
-                    .clone()
-                    .into_iter()
-                    .collect(),
-            },
+            networks: networks.links,
+            requested_networks: networks.requested,
+            security_groups: networks.security_groups,
             device_profile: None,
             host: None,
             node,
@@ -126,6 +170,56 @@ impl ComputeApi {
             request_id: call.request_id.to_string(),
         };
         Ok((new, request.return_reservation))
+    }
+
+    /// The interfaces of each server. Without a network service they are on the network of the options.
+    async fn networks_of(
+        &self,
+        request: &ServerCreateRequest,
+        project_id: &str,
+    ) -> Result<ServerNetworks, Fault> {
+        let (wish, groups) = (&request.networks, &request.security_groups);
+        let Some(service) = self.compute.inner.conductor.networks() else {
+            return self.networks_without_service(request);
+        };
+        check_count(request)?;
+        let has_groups = !networks::is_default(groups);
+        let requested = networks::choose(service, wish, project_id, has_groups).await;
+        let groups = networks::security_groups(service, groups, project_id).await;
+        Ok(ServerNetworks {
+            links: Vec::new(),
+            requested: requested.map_err(network_fault)?,
+            security_groups: groups.map_err(network_fault)?,
+        })
+    }
+
+    fn networks_without_service(
+        &self,
+        request: &ServerCreateRequest,
+    ) -> Result<ServerNetworks, Fault> {
+        if request.security_groups.iter().any(|name| name != "default") {
+            let reason = "there is no network service, so there are no security groups";
+            return Err(wrong(
+                "security_groups",
+                &json!(request.security_groups),
+                reason,
+            ));
+        }
+        let links = match &request.networks {
+            NetworkWish::None => None,
+            NetworkWish::Unspecified | NetworkWish::Auto => {
+                self.compute.inner.options.auto_network.clone()
+            }
+            NetworkWish::Named(named) => {
+                let reason =
+                    "there is no network service: only auto and none are supported, from 2.37 on";
+                return Err(wrong("networks", &json!(named), reason));
+            }
+        };
+        Ok(ServerNetworks {
+            links: links.into_iter().collect(),
+            ..ServerNetworks::default()
+        })
     }
 
     /// Checks what the conductor would refuse. Returns what a guest will claim, by resource class, if that is known.

@@ -1,0 +1,268 @@
+//! Chooses and checks the networks and security groups of new servers, before anything is stored.
+//!
+//! The conductor checks them again when it creates or takes the ports. The sentences are Nova's.
+
+use std::collections::BTreeSet;
+
+use berth_client::network::{SharedObjectType, SharedObjects};
+use berth_client::{NetworkClient, NetworkClientError};
+use berth_conductor::{PortRefusal, check_port};
+use berth_wire::conductor::RequestedNetwork;
+use berth_wire::neutron::{NetworkRecord, PortRecord, SecurityGroupRecord};
+use uuid::Uuid;
+
+/// The networks that a request for servers names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NetworkWish {
+    /// The request says nothing: the project's only network, or none.
+    Unspecified,
+    /// The project's only network, which must exist.
+    Auto,
+    None,
+    Named(Vec<RequestedNetwork>),
+}
+
+/// Why servers do not get the networks or security groups.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NetworkChoiceError {
+    #[error(transparent)]
+    Port(#[from] PortRefusal),
+    #[error("Port {0} requires a FixedIP in order to be used.")]
+    PortWithoutAddress(Uuid),
+    #[error("Network {0} requires a subnet in order to boot instances on.")]
+    NoSubnet(Uuid),
+    #[error("It is not allowed to create an interface on external network {0}")]
+    External(Uuid),
+    #[error("Multiple possible networks found, use a Network ID to be more specific.")]
+    Ambiguous,
+    #[error("Unable to automatically allocate a network for project {0}")]
+    NothingToAllocate(String),
+    #[error("Security group {0} not found.")]
+    NoSecurityGroup(String),
+    #[error("Multiple security groups found matching '{0}'. Use an ID to be more specific.")]
+    AmbiguousSecurityGroup(String),
+    #[error(
+        "Network requires port_security_enabled and subnet associated in order to apply security groups."
+    )]
+    NoPortSecurity,
+    #[error(transparent)]
+    Service(#[from] NetworkClientError),
+}
+
+/// The networks of a project that a request may name.
+struct KnownNetworks {
+    networks: Vec<NetworkRecord>,
+    shared: SharedObjects,
+}
+
+/// The checked networks of new servers.
+pub(crate) async fn choose(
+    service: &NetworkClient,
+    wish: &NetworkWish,
+    project: &str,
+    has_groups: bool,
+) -> Result<Vec<RequestedNetwork>, NetworkChoiceError> {
+    match wish {
+        NetworkWish::None => Ok(Vec::new()),
+        NetworkWish::Unspecified | NetworkWish::Auto => {
+            let usable = service.networks_usable_by(project).await?;
+            let only = only_network(&usable, wish, project)?;
+            let requested = only.map(|network| RequestedNetwork {
+                uuid: Some(network.id),
+                ..RequestedNetwork::default()
+            });
+            Ok(requested.into_iter().collect())
+        }
+        NetworkWish::Named(requested) => {
+            let ids: BTreeSet<Uuid> = requested.iter().filter_map(|wanted| wanted.uuid).collect();
+            let known = KnownNetworks {
+                networks: service.networks(&ids).await?,
+                shared: service
+                    .shared_with(project, SharedObjectType::Network, &ids)
+                    .await?,
+            };
+            for wanted in requested {
+                match (wanted.port, wanted.uuid) {
+                    (Some(id), _) => {
+                        let port = service.port(id).await?;
+                        check_addressed_port(id, port.as_ref(), project)?;
+                    }
+                    (None, Some(network)) => known.check(network, has_groups)?,
+                    (None, None) => {}
+                }
+            }
+            Ok(requested.clone())
+        }
+    }
+}
+
+/// The only network that the project may use.
+fn only_network<'a>(
+    usable: &'a [NetworkRecord],
+    wish: &NetworkWish,
+    project: &str,
+) -> Result<Option<&'a NetworkRecord>, NetworkChoiceError> {
+    let is_ready = |network: &&NetworkRecord| {
+        !network.subnets.is_empty() && (*wish != NetworkWish::Auto || network.admin_state_up)
+    };
+    let mut ready = usable.iter().filter(is_ready);
+    match (ready.next(), ready.next()) {
+        (Some(_), Some(_)) => Err(NetworkChoiceError::Ambiguous),
+        (None, _) if *wish == NetworkWish::Auto => {
+            Err(NetworkChoiceError::NothingToAllocate(project.to_owned()))
+        }
+        (only, _) => Ok(only),
+    }
+}
+
+fn check_addressed_port(
+    id: Uuid,
+    port: Option<&PortRecord>,
+    project: &str,
+) -> Result<(), NetworkChoiceError> {
+    // The server has no UUID yet, so every device is another one.
+    let port = check_port(id, port, project, Uuid::nil())?;
+    match port.fixed_ips.is_empty() {
+        true => Err(NetworkChoiceError::PortWithoutAddress(id)),
+        false => Ok(()),
+    }
+}
+
+impl KnownNetworks {
+    fn check(&self, id: Uuid, has_groups: bool) -> Result<(), NetworkChoiceError> {
+        let mut networks = self.networks.iter();
+        let network = networks.find(|network| network.id == id);
+        let network = network.filter(|network| self.shared.may_use_network(network));
+        let network = network.ok_or(PortRefusal::NoNetwork(id))?;
+        if network.external && !self.shared.ids().contains(&id) {
+            return Err(NetworkChoiceError::External(id));
+        }
+        if network.subnets.is_empty() {
+            return Err(NetworkChoiceError::NoSubnet(id));
+        }
+        if has_groups && network.port_security_enabled == Some(false) {
+            return Err(NetworkChoiceError::NoPortSecurity);
+        }
+        Ok(())
+    }
+}
+
+/// The security groups of new ports, named by name or UUID. Neutron's default needs no name.
+pub(crate) async fn security_groups(
+    service: &NetworkClient,
+    names: &[String],
+    project: &str,
+) -> Result<Vec<Uuid>, NetworkChoiceError> {
+    if is_default(names) {
+        return Ok(Vec::new());
+    }
+    let known = service.security_groups_usable_by(project).await?;
+    let groups = names.iter().map(|name| security_group(&known, name));
+    groups.collect()
+}
+
+/// Whether the names are the default of Neutron.
+pub(crate) fn is_default(names: &[String]) -> bool {
+    matches!(names, []) || matches!(names, [name] if name == "default")
+}
+
+fn security_group(known: &[SecurityGroupRecord], name: &str) -> Result<Uuid, NetworkChoiceError> {
+    let id = Uuid::try_parse(name).ok();
+    if let Some(group) = known.iter().find(|group| Some(group.id) == id) {
+        return Ok(group.id);
+    }
+    let mut named = known.iter().filter(|group| group.name == name);
+    match (named.next(), named.next()) {
+        (Some(group), None) => Ok(group.id),
+        (Some(_), Some(_)) => Err(NetworkChoiceError::AmbiguousSecurityGroup(name.to_owned())),
+        (None, _) => Err(NetworkChoiceError::NoSecurityGroup(name.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn network(number: u128, more: &[(&str, serde_json::Value)]) -> NetworkRecord {
+        let mut network = json!({"id": Uuid::from_u128(number), "tenant_id": "p", "subnets": [Uuid::from_u128(9)]});
+        for (key, value) in more {
+            network[*key] = value.clone();
+        }
+        serde_json::from_value(network).unwrap()
+    }
+
+    #[test]
+    fn a_request_without_networks_gets_the_only_one_of_the_project() {
+        let (one, two) = (network(1, &[]), network(2, &[]));
+        let bare = network(3, &[("subnets", json!([]))]);
+        let down = network(4, &[("admin_state_up", json!(false))]);
+        let choose = |usable: &[NetworkRecord], wish| {
+            only_network(usable, &wish, "p").map(|only| only.map(|network| network.id.as_u128()))
+        };
+        use NetworkWish::{Auto, Unspecified};
+        assert_eq!(choose(&[], Unspecified), Ok(None));
+        let nothing = NetworkChoiceError::NothingToAllocate("p".to_owned());
+        assert_eq!(choose(&[], Auto), Err(nothing.clone()));
+        for wish in [Unspecified, Auto] {
+            let both = [one.clone(), two.clone()];
+            assert_eq!(
+                choose(&both, wish.clone()),
+                Err(NetworkChoiceError::Ambiguous)
+            );
+            assert_eq!(choose(&[bare.clone(), one.clone()], wish), Ok(Some(1)));
+        }
+        assert_eq!(choose(std::slice::from_ref(&down), Auto), Err(nothing));
+        assert_eq!(choose(&[down], Unspecified), Ok(Some(4)));
+    }
+
+    #[test]
+    fn a_named_network_is_the_projects_and_has_a_subnet() {
+        let known = |more: &[(&str, serde_json::Value)], shared: bool| KnownNetworks {
+            networks: vec![network(1, more)],
+            shared: SharedObjects::new(
+                "p",
+                shared.then(|| Uuid::from_u128(1)).into_iter().collect(),
+            ),
+        };
+        let id = Uuid::from_u128(1);
+        let others = [("tenant_id", json!("q"))];
+        let external = [("router:external", json!(true))];
+        assert_eq!(known(&[], false).check(id, true), Ok(()));
+        assert_eq!(known(&others, true).check(id, false), Ok(()));
+        let refused = Err(NetworkChoiceError::Port(PortRefusal::NoNetwork(id)));
+        assert_eq!(known(&others, false).check(id, false), refused);
+        let refused = Err(NetworkChoiceError::External(id));
+        assert_eq!(known(&external, false).check(id, false), refused);
+        assert_eq!(known(&external, true).check(id, false), Ok(()));
+        let bare = known(&[("subnets", json!([]))], false);
+        assert_eq!(bare.check(id, false), Err(NetworkChoiceError::NoSubnet(id)));
+        let open = known(&[("port_security_enabled", json!(false))], false);
+        assert_eq!(open.check(id, false), Ok(()));
+        assert_eq!(
+            open.check(id, true),
+            Err(NetworkChoiceError::NoPortSecurity)
+        );
+    }
+
+    #[test]
+    fn a_security_group_is_named_by_its_uuid_or_a_name_that_is_unique() {
+        let group = |number: u128, name: &str| SecurityGroupRecord {
+            id: Uuid::from_u128(number),
+            name: name.to_owned(),
+        };
+        let known = [group(1, "web"), group(2, "db"), group(3, "db")];
+        let of = |name: &str| security_group(&known, name);
+        assert_eq!(of("web"), Ok(Uuid::from_u128(1)));
+        assert_eq!(of(&Uuid::from_u128(3).to_string()), Ok(Uuid::from_u128(3)));
+        let many = NetworkChoiceError::AmbiguousSecurityGroup("db".to_owned());
+        assert_eq!(of("db"), Err(many));
+        assert_eq!(
+            of("x"),
+            Err(NetworkChoiceError::NoSecurityGroup("x".to_owned()))
+        );
+        assert!(is_default(&[]) && is_default(&["default".to_owned()]));
+        assert!(!is_default(&["default".to_owned(), "web".to_owned()]));
+    }
+}

@@ -1,0 +1,251 @@
+//! The steps `ports` and `port_binding`: get the ports that the request names, and bind them to the chosen host.
+//!
+//! A port that a boot creates carries the guest's UUID as its device and a mark of the attempt, so a port whose creation was
+//! not answered is found again. A port that the request names is given to the guest under its revision number, so that of two
+//! boots with the same port one is refused.
+
+use berth_client::network::{PortFilter, SharedObjectType, VifOrigin, network_info};
+use berth_client::{NetworkClient, NetworkClientError, NetworkExtensions};
+use berth_model::Disposition;
+use berth_wire::conductor::RequestedNetwork;
+use berth_wire::network_info::VifBody;
+use berth_wire::neutron::{BindPortBody, CreatePortBody, PortRecord, RequestedFixedIp};
+use uuid::Uuid;
+
+use super::{BootError, BoundBoot, NetworkedBoot};
+use crate::BootRequest;
+use crate::boot_context::BootContext;
+use crate::journal::{BootPort, BootStep, BootStepDetail, PortOrigin, StepState};
+use crate::port_rules::{PortRefusal, check_port, mark};
+
+/// The zone of hosts without one, as in Nova.
+const DEFAULT_ZONE: &str = "nova";
+/// The maximum number of tries to give a port to a guest while others change it.
+const GIVE_TRIES: usize = 5;
+
+impl BoundBoot {
+    /// Gets and binds the ports of the requested networks, if there are any.
+    pub(super) async fn network(self, context: &BootContext) -> Result<NetworkedBoot, BootError> {
+        let record = &self.provided.placed.record;
+        if record.request.body().requested_networks.is_empty() {
+            let vifs = Vec::new();
+            return Ok(NetworkedBoot { bound: self, vifs });
+        }
+        let bound = record.step(BootStep::PortBinding);
+        let vifs = match bound.map(|record| &record.detail) {
+            // The agent refuses another description of the same guest, so it is not asked for again.
+            Some(BootStepDetail::Vifs(vifs)) => vifs.clone(),
+            _ => {
+                let networks = context.networks.as_ref();
+                let networks = networks.ok_or(BootError::NoNetworkService)?;
+                let ports = self.ports(context, networks).await?;
+                self.bind_ports(context, networks, &ports).await?
+            }
+        };
+        Ok(NetworkedBoot { bound: self, vifs })
+    }
+
+    async fn ports(
+        &self,
+        context: &BootContext,
+        networks: &NetworkClient,
+    ) -> Result<Vec<BootPort>, BootError> {
+        let placed = &self.provided.placed;
+        let (place, step) = (placed.place(), BootStep::Ports);
+        let begun = placed.record.step(step);
+        if let Some(BootStepDetail::Ports(ports)) = begun.map(|record| &record.detail) {
+            return Ok(ports.clone());
+        }
+        let was_begun = begun.is_some();
+        context
+            .record_step(place, step, StepState::Begun, BootStepDetail::Nothing)
+            .await?;
+        let request = &placed.record.request;
+        let known = match was_begun {
+            true => ports_of_guest(networks, request).await?,
+            false => Vec::new(),
+        };
+        let mut ports = Vec::new();
+        for (index, wanted) in request.body().requested_networks.iter().enumerate() {
+            let port = match (wanted.port, wanted.uuid) {
+                (Some(port), _) => BootPort {
+                    port: self.give_port(networks, port).await?,
+                    origin: PortOrigin::Given,
+                },
+                (None, Some(network)) => {
+                    let mark = mark(placed.record.attempt, index);
+                    let is_made =
+                        |port: &&PortRecord| port.description == mark && port.network_id == network;
+                    let made = known.iter().find(is_made);
+                    let port = match made {
+                        Some(port) => port.id,
+                        None => self.create_port(networks, network, wanted, mark).await?,
+                    };
+                    let origin = PortOrigin::Created;
+                    BootPort { port, origin }
+                }
+                // A request without both is invalid.
+                (None, None) => continue,
+            };
+            ports.push(port);
+        }
+        let detail = BootStepDetail::Ports(ports.clone());
+        context
+            .record_step(place, step, StepState::Done, detail)
+            .await?;
+        Ok(ports)
+    }
+
+    /// Gives a port of the project to the guest.
+    async fn give_port(&self, networks: &NetworkClient, id: Uuid) -> Result<Uuid, BootError> {
+        let request = &self.provided.placed.record.request;
+        let guest = *request.uuid().as_uuid();
+        for _ in 0..GIVE_TRIES {
+            let port = networks.port(id).await?;
+            let port = check_port(id, port.as_ref(), request.project_id(), guest)?;
+            if port.device_id == guest.to_string() {
+                return Ok(id);
+            }
+            match networks.give_port(id, guest, port.revision_number).await {
+                Ok(_) => return Ok(id),
+                Err(NetworkClientError::Changed(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(BootError::PortBusy(id))
+    }
+
+    async fn create_port(
+        &self,
+        networks: &NetworkClient,
+        network: Uuid,
+        wanted: &RequestedNetwork,
+        mark: String,
+    ) -> Result<Uuid, BootError> {
+        let request = &self.provided.placed.record.request;
+        let project = request.project_id();
+        self.check_network(networks, network).await?;
+        let fixed_ips = wanted.fixed_ip.iter().map(|address| RequestedFixedIp {
+            ip_address: address.clone(),
+        });
+        let body = CreatePortBody {
+            network_id: network,
+            tenant_id: project.to_owned(),
+            device_id: request.uuid().to_string(),
+            admin_state_up: true,
+            description: mark,
+            fixed_ips: fixed_ips.collect(),
+            security_groups: request.body().security_groups.clone(),
+            vnic_type: None,
+        };
+        match networks.create_port(&body).await {
+            Ok(port) => Ok(port.id),
+            Err(error) if matches!(error, NetworkClientError::NotFound(_)) => {
+                Err(PortRefusal::Service(error.what()).into())
+            }
+            Err(error) if error.disposition() == Disposition::Refresh => {
+                Err(BootError::PortsUnknown(error))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether the project may use the network. Neutron does not check it for an administrator.
+    async fn check_network(
+        &self,
+        networks: &NetworkClient,
+        network: Uuid,
+    ) -> Result<(), BootError> {
+        let project = self.provided.placed.record.request.project_id();
+        let found = networks.network(network).await?;
+        let shared = networks
+            .shared_with(project, SharedObjectType::Network, &[network].into())
+            .await?;
+        match found.filter(|found| shared.may_use_network(found)) {
+            Some(_) => Ok(()),
+            None => Err(PortRefusal::NoNetwork(network).into()),
+        }
+    }
+
+    async fn bind_ports(
+        &self,
+        context: &BootContext,
+        networks: &NetworkClient,
+        ports: &[BootPort],
+    ) -> Result<Vec<VifBody>, BootError> {
+        let placed = &self.provided.placed;
+        let (place, step) = (placed.place(), BootStep::PortBinding);
+        context
+            .record_step(place, step, StepState::Begun, BootStepDetail::Nothing)
+            .await?;
+        let extensions = context.network_extensions(networks).await?;
+        let binding = self.binding(extensions);
+        let mut bound = Vec::new();
+        for port in ports {
+            let answer = networks.bind_port(port.port, &binding).await;
+            bound.push(answer.map_err(not_bound)?);
+        }
+        let facts = networks.facts(bound).await?;
+        let vifs = network_info(&facts, &self.origins(ports));
+        let detail = BootStepDetail::Vifs(vifs.clone());
+        context
+            .record_step(place, step, StepState::Done, detail)
+            .await?;
+        Ok(vifs)
+    }
+
+    fn binding(&self, extensions: &NetworkExtensions) -> BindPortBody {
+        let placed = &self.provided.placed;
+        let (request, chosen) = (&placed.record.request, &placed.chosen);
+        let zone = chosen.zone.as_deref().unwrap_or(DEFAULT_ZONE);
+        let hostname = request.hostname().filter(|_| extensions.has_dns());
+        BindPortBody {
+            device_id: request.uuid().to_string(),
+            device_owner: format!("compute:{zone}"),
+            host_id: chosen.host_node().host,
+            profile: None,
+            dns_name: hostname.map(str::to_owned),
+        }
+    }
+
+    fn origins(&self, ports: &[BootPort]) -> Vec<VifOrigin> {
+        let requested = &self
+            .provided
+            .placed
+            .record
+            .request
+            .body()
+            .requested_networks;
+        let origins = ports.iter().zip(requested).map(|(port, wanted)| VifOrigin {
+            port: port.port,
+            preserve_on_delete: port.origin == PortOrigin::Given,
+            tag: wanted.tag.clone(),
+        });
+        origins.collect()
+    }
+}
+
+/// The ports that a guest has, of its own project: tenants may write any device into their ports.
+pub(crate) async fn ports_of_guest(
+    networks: &NetworkClient,
+    request: &BootRequest,
+) -> Result<Vec<PortRecord>, NetworkClientError> {
+    let filter = PortFilter {
+        project: Some(request.project_id().to_owned()),
+        device_id: Some(request.uuid().to_string()),
+        ..PortFilter::default()
+    };
+    networks.ports(&filter).await
+}
+
+/// Another host may be able to have the port.
+fn not_bound(error: NetworkClientError) -> BootError {
+    match error {
+        NetworkClientError::BindingFailed { .. } | NetworkClientError::HostNotInSegment(_) => {
+            BootError::PortNotBound(error)
+        }
+        // Somebody deleted it.
+        NetworkClientError::NotFound(_) => PortRefusal::Service(error.what()).into(),
+        error => BootError::Network(error),
+    }
+}

@@ -1,0 +1,315 @@
+//! Guests with ports, booted by a conductor that is killed, or gets no answer, before and after each of its calls of Neutron.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use berth_client::NetworkClient;
+use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
+use berth_model::ConsumerUuid;
+use berth_tests::boot::{AgentBehaviour, BootFault, BootStage, EffectSide, NODE, asked, guest};
+use berth_tests::sample::one_of;
+use berth_wire::guest::NetworkSource;
+use berth_wire::neutron::PortRecord;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::real_neutron::cloud::NetworkCloud;
+
+/// `make test` takes every n-th side of the calls. The number is odd, so that sides before and after alternate.
+const ONE_OF: usize = one_of(7);
+
+/// A network with a free port of the tenant's, and a conductor that may use them.
+pub(super) struct PortStage {
+    pub(super) stage: BootStage,
+    pub(super) client: NetworkClient,
+    pub(super) network: Uuid,
+    pub(super) given: Uuid,
+    /// All stages have one Neutron: the number before that of this stage's first guest.
+    before: u32,
+}
+
+impl PortStage {
+    pub(super) async fn new(name: &str) -> Self {
+        static STAGES: AtomicU32 = AtomicU32::new(0);
+        let cloud = NetworkCloud::shared();
+        let client = cloud.client();
+        let (network, _) = cloud.network(cloud.tenant(), name, "192.0.2.0/24").await;
+        let mut wanted = cloud.port_of(network.id, Uuid::nil());
+        wanted.device_id = String::new();
+        let given = client.create_port(&wanted).await.expect("a port");
+        let (http, auth) = cloud.access();
+        Self {
+            stage: BootStage::new().await.with_networks(http, auth),
+            client,
+            network: network.id,
+            given: given.id,
+            before: STAGES.fetch_add(1, Ordering::Relaxed) * 1000,
+        }
+    }
+
+    /// The n-th guest of this stage.
+    fn guest(&self, number: u32) -> ConsumerUuid {
+        guest(self.before + number)
+    }
+
+    /// A guest with a new port and the given one.
+    fn request(&self, number: u32, profile: &str) -> BootRequest {
+        let networks = json!([
+            {"uuid": self.network, "tag": "front"},
+            {"port": self.given},
+        ]);
+        self.request_with(number, profile, &networks)
+    }
+
+    fn request_with(&self, number: u32, profile: &str, networks: &Value) -> BootRequest {
+        asked(&json!({
+            "uuid": self.guest(number).to_string(),
+            "name": format!("vm{number}"),
+            "project_id": NetworkCloud::shared().tenant(),
+            "flavor": {"name": "small", "vcpus": 2, "ram_mb": 512, "disk_gb": 10},
+            "device_profile": profile,
+            "requested_networks": networks,
+        }))
+    }
+
+    async fn ports(&self, number: u32) -> Vec<PortRecord> {
+        let device = *self.guest(number).as_uuid();
+        self.client.ports_of_device(device).await.expect("ports")
+    }
+
+    /// The guest has one new port and the given one, both bound to its host.
+    async fn has_its_ports(&self, number: u32) {
+        let ports = self.ports(number).await;
+        assert_eq!(ports.len(), 2, "{ports:#?}");
+        assert!(ports.iter().any(|port| port.id == self.given));
+        for port in &ports {
+            assert_eq!(port.host_id.as_deref(), Some(NODE));
+            assert_eq!(port.vif_type.as_deref(), Some("ovs"));
+            assert_eq!(port.device_owner, "compute:nova");
+        }
+    }
+
+    /// Nothing is left of the guest, and the given port is free.
+    async fn has_no_ports(&self, number: u32) {
+        assert_eq!(self.ports(number).await, []);
+        let given = self.client.port(self.given).await.expect("an answer");
+        let given = given.expect("the given port");
+        assert_eq!(
+            (given.device_id.as_str(), given.device_owner.as_str()),
+            ("", "")
+        );
+        assert_eq!(given.vif_type.as_deref(), Some("unbound"));
+    }
+
+    async fn boot(&self, conductor: &Conductor, request: &BootRequest) -> GuestRunOutcome {
+        while conductor.create(request).await.is_err() {}
+        arrives(conductor, request).await
+    }
+
+    /// Boots and deletes a guest until both are done or the conductor is killed; whether it was killed.
+    async fn until_killed(
+        &self,
+        number: u32,
+        goal: Goal,
+        fault: Option<(EffectSide, BootFault)>,
+    ) -> bool {
+        self.stage.effects.begin(fault);
+        let request = self.request(number, "gpu");
+        let run = async {
+            let conductor = self.stage.conductor();
+            match goal {
+                Goal::Boot => {
+                    let end = self.boot(&conductor, &request).await;
+                    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
+                }
+                Goal::Delete => {
+                    if conductor.delete(self.guest(number)).await.is_ok() {
+                        arrives(&conductor, &request).await;
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.stage.effects.dies() => true,
+            () = run => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    Boot,
+    Delete,
+}
+
+/// Works until the guest is where it should be.
+async fn arrives(conductor: &Conductor, request: &BootRequest) -> GuestRunOutcome {
+    for _ in 0..20 {
+        match conductor.reconcile_guest(request.uuid()).await {
+            GuestRunOutcome::Blocked { .. } => {}
+            end => return end,
+        }
+    }
+    panic!(
+        "it is blocked: {:?}",
+        conductor.blocked_reason(request.uuid())
+    );
+}
+
+#[tokio::test]
+async fn a_guest_gets_its_ports_in_order_bound_to_its_host_and_gives_them_back() {
+    let stage = PortStage::new("boots").await;
+    stage.stage.effects.begin(None);
+    let conductor = stage.stage.conductor();
+    let request = stage.request(1, "gpu");
+    let end = stage.boot(&conductor, &request).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
+    stage.has_its_ports(1).await;
+    let build = stage.stage.agent.guests().remove(&stage.guest(1));
+    let build = build.expect("a build request");
+    let vifs = build.networks.iter().map(|network| match &network.source {
+        NetworkSource::Port(vif) => vif,
+        other => panic!("{other:?}"),
+    });
+    let vifs: Vec<_> = vifs.collect();
+    assert_eq!(vifs.len(), 2);
+    assert_eq!(vifs[0].meta["tag"], "front");
+    assert!(!vifs[0].preserve_on_delete);
+    assert_eq!(vifs[0].network.label.as_deref(), Some("boots"));
+    assert_eq!(vifs[1].id, stage.given);
+    assert!(vifs[1].preserve_on_delete);
+    conductor
+        .delete(stage.guest(1))
+        .await
+        .expect("it is deleted");
+    arrives(&conductor, &request).await;
+    stage.has_no_ports(1).await;
+    stage.stage.judge().await;
+}
+
+#[tokio::test]
+async fn no_port_is_left_or_made_twice_whatever_fails_on_the_way() {
+    let stage = PortStage::new("sweep").await;
+    let mut cases = 0;
+    let mut number = 0;
+    for goal in [Goal::Boot, Goal::Delete] {
+        number += 1;
+        stage.until_killed(number, Goal::Boot, None).await;
+        if goal == Goal::Delete {
+            stage.until_killed(number, Goal::Delete, None).await;
+        }
+        let history = stage.stage.effects.history();
+        stage.until_killed(number, Goal::Delete, None).await;
+        let calls = history.iter().enumerate();
+        let calls = calls.filter(|(_, what)| what.starts_with("network "));
+        let sides =
+            calls.flat_map(|(at, _)| [false, true].map(|after| EffectSide { at: at + 1, after }));
+        for side in sides
+            .skip(usize::from(goal == Goal::Delete))
+            .step_by(ONE_OF)
+        {
+            for fault in [BootFault::Kill, BootFault::Error] {
+                number += 1;
+                cases += 1;
+                if goal == Goal::Delete {
+                    stage.until_killed(number, Goal::Boot, None).await;
+                }
+                if stage.until_killed(number, goal, Some((side, fault))).await {
+                    stage.until_killed(number, goal, None).await;
+                }
+                if goal == Goal::Boot {
+                    stage.has_its_ports(number).await;
+                    stage.until_killed(number, Goal::Delete, None).await;
+                }
+                stage.has_no_ports(number).await;
+            }
+        }
+    }
+    assert!(cases > 4, "{cases}");
+    stage.stage.judge().await;
+}
+
+#[tokio::test]
+async fn an_attempt_after_a_failed_one_has_new_ports_and_the_given_port_again() {
+    let stage = PortStage::new("again").await;
+    stage.stage.effects.begin(None);
+    stage.stage.agent.is(AgentBehaviour::CannotBuildOne);
+    let conductor = stage.stage.conductor();
+    let request = stage.request(1, "gpu");
+    let end = stage.boot(&conductor, &request).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
+    stage.has_its_ports(1).await;
+    let made = stage.ports(1).await;
+    let made = made.iter().find(|port| port.id != stage.given);
+    let made = made.expect("a new port");
+    assert!(
+        made.description.contains("attempt 2"),
+        "{}",
+        made.description
+    );
+}
+
+#[tokio::test]
+async fn a_guest_gets_no_port_and_no_network_that_its_project_may_not_have() {
+    let stage = PortStage::new("refused").await;
+    let cloud = NetworkCloud::shared();
+    stage.stage.effects.begin(None);
+    let conductor = stage.stage.conductor();
+    let (network, _) = cloud
+        .network("other-project", "private", "192.0.2.0/24")
+        .await;
+    let mut wanted = cloud.port_of(network.id, Uuid::nil());
+    (wanted.tenant_id, wanted.device_id) = ("other-project".to_owned(), String::new());
+    let foreign = stage.client.create_port(&wanted).await.expect("a port").id;
+    let used = cloud.port_of(stage.network, Uuid::new_v4());
+    let used = stage.client.create_port(&used).await.expect("a port").id;
+    let unknown = Uuid::new_v4();
+    for (number, networks, reason) in [
+        (1, json!([{"uuid": network.id}]), "could not be found"),
+        (2, json!([{"uuid": unknown}]), "could not be found"),
+        (3, json!([{"port": unknown}]), "could not be found"),
+        (4, json!([{"port": foreign}]), "not usable for instance"),
+        (5, json!([{"port": used}]), "is still in use"),
+        (
+            6,
+            json!([{"uuid": stage.network, "fixed_ip": "198.51.100.7"}]),
+            "is not a valid IP",
+        ),
+    ] {
+        let request = stage.request_with(number, "gpu", &networks);
+        let end = stage.boot(&conductor, &request).await;
+        let GuestRunOutcome::Failed { reason: shown } = end else {
+            panic!("{end:?}")
+        };
+        assert!(shown.contains(reason), "{number}: {shown}");
+        assert_eq!(stage.ports(number).await, []);
+    }
+    // Of a request with a bad second part, the first part is given back.
+    let networks = json!([{"uuid": stage.network}, {"port": stage.given}, {"port": used}]);
+    let request = stage.request_with(7, "gpu", &networks);
+    let end = stage.boot(&conductor, &request).await;
+    assert!(matches!(end, GuestRunOutcome::Failed { .. }), "{end:?}");
+    stage.has_no_ports(7).await;
+    let foreign = stage.client.port(foreign).await.expect("an answer");
+    assert_eq!(foreign.expect("a port").device_id, "");
+    stage.stage.judge().await;
+}
+
+/// The sweep would notice a conductor that acts before it writes.
+#[tokio::test]
+async fn a_conductor_that_writes_no_intent_makes_a_port_twice() {
+    let stage = PortStage::new("canary").await;
+    stage.stage.effects.forget_intents();
+    stage.until_killed(1, Goal::Boot, None).await;
+    let history = stage.stage.effects.history();
+    let created = history
+        .iter()
+        .position(|what| what == "network POST /v2.0/ports");
+    let at = created.expect("a port is created") + 1;
+    stage.until_killed(1, Goal::Delete, None).await;
+    let side = EffectSide { at, after: true };
+    let fault = Some((side, BootFault::Kill));
+    assert!(stage.until_killed(2, Goal::Boot, fault).await);
+    stage.until_killed(2, Goal::Boot, None).await;
+    assert_eq!(stage.ports(2).await.len(), 3);
+}

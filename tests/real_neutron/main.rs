@@ -1,0 +1,10 @@
+//! Ports of the real Neutron with ML2/OVN. The hosts are rows of OVN's southbound database.
+//!
+//! One cloud serves all tests; each has networks of its own.
+
+mod client;
+mod cloud;
+mod conductor;
+mod ownership;
+mod refusals;
+mod servers;

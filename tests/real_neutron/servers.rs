@@ -1,0 +1,261 @@
+//! Servers with ports: what the compute API takes, refuses and shows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use berth_client::HttpService;
+use berth_compute::{
+    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, FoundImage, prepare, router,
+};
+use berth_store::SqlStore;
+use berth_tests::wait::poll_until;
+use berth_wire::guest::{ImageBody, ImageLocation};
+use bytes::Bytes;
+use http::{Method, Request};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::real_neutron::cloud::NetworkCloud;
+use crate::real_neutron::conductor::PortStage;
+
+const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
+
+/// A compute API whose conductor has the real Neutron.
+struct ComputeStage {
+    ports: PortStage,
+    api: HttpService,
+}
+
+impl ComputeStage {
+    async fn new(name: &str) -> Self {
+        let ports = PortStage::new(name).await;
+        ports.stage.effects.begin(None);
+        let image = FoundImage {
+            body: ImageBody {
+                location: ImageLocation::Url("http://images/zeros".to_owned()),
+                checksum: Some(format!("sha256:{}", "a".repeat(64))),
+                format: "raw".to_owned(),
+                properties: BTreeMap::new(),
+            },
+            min_ram: 0,
+            min_disk: 0,
+        };
+        let store = SqlStore::in_memory().await.expect("memory");
+        prepare(&store).await.expect("an empty database");
+        let parts = ComputeParts {
+            store,
+            conductor: ports.stage.conductor(),
+            hosts: ports.stage.hosts.clone(),
+            images: Arc::new(BTreeMap::from([(IMAGE, image)])),
+            quota: None,
+        };
+        let compute = Compute::new(parts, ComputeOptions::default());
+        let router = router(compute, ComputeApiOptions::default());
+        let stage = Self {
+            ports,
+            api: HttpService::in_process::<_, Body, _>(router, 1 << 20),
+        };
+        let flavor =
+            json!({"flavor": {"id": "1", "name": "small", "ram": 64, "vcpus": 1, "disk": 1}});
+        stage.ask(Method::POST, "/flavors", Some(flavor), 200).await;
+        stage
+    }
+
+    /// Asks as an administrator in the project `tenant`.
+    async fn ask(&self, method: Method, path: &str, body: Option<Value>, status: u16) -> Value {
+        let token = format!("admin:{}", NetworkCloud::shared().tenant());
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://compute/v2.1{path}"))
+            .header("x-auth-token", token)
+            .header("content-type", "application/json")
+            .header("openstack-api-version", "compute 2.82");
+        let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
+        let answer = self.api.send(request.body(body).expect("a request")).await;
+        let answer = answer.expect("an answer");
+        let text = String::from_utf8_lossy(answer.body()).into_owned();
+        assert_eq!(answer.status(), status, "{path}: {text}");
+        serde_json::from_str(&text).unwrap_or_default()
+    }
+
+    fn server(more: &Value) -> Value {
+        let mut server = json!({"name": "web", "flavorRef": "1", "imageRef": IMAGE});
+        for (key, value) in more.as_object().into_iter().flatten() {
+            server[key] = value.clone();
+        }
+        json!({ "server": server })
+    }
+
+    /// A server that is active.
+    async fn active(&self, more: &Value) -> String {
+        let made = self
+            .ask(Method::POST, "/servers", Some(Self::server(more)), 202)
+            .await;
+        let id = made["server"]["id"].as_str().expect("an id").to_owned();
+        poll_until("the server is active", async || {
+            let shown = self.shown(&id).await;
+            match shown["status"] == "ACTIVE" {
+                true => Ok(()),
+                false => Err(shown),
+            }
+        })
+        .await;
+        id
+    }
+
+    async fn shown(&self, id: &str) -> Value {
+        let path = format!("/servers/{id}");
+        let mut shown = self.ask(Method::GET, &path, None, 200).await;
+        shown["server"].take()
+    }
+
+    /// The addresses of a server in its only network.
+    async fn addresses(&self, id: &str, network: &str) -> Vec<Value> {
+        let shown = self.shown(id).await;
+        let networks = shown["addresses"].as_object().expect("networks");
+        assert_eq!(networks.len(), 1, "{networks:?}");
+        networks[network].as_array().expect("addresses").clone()
+    }
+}
+
+#[tokio::test]
+async fn a_server_shows_the_addresses_of_its_ports_and_leaves_none_behind() {
+    let stage = ComputeStage::new("servers").await;
+    let client = &stage.ports.client;
+    let networks = json!({"networks": [{"uuid": stage.ports.network, "fixed_ip": "192.0.2.55", "tag": "front"}],
+        "security_groups": [{"name": "default"}]});
+    let id = stage.active(&networks).await;
+    let ports = client.ports_of_device(id.parse().expect("a UUID")).await;
+    let ports = ports.expect("ports");
+    let [port] = ports.as_slice() else {
+        panic!("{ports:?}")
+    };
+    let addresses = stage.addresses(&id, "servers").await;
+    assert_eq!(
+        addresses,
+        [
+            json!({"version": 4, "addr": "192.0.2.55", "OS-EXT-IPS:type": "fixed", "OS-EXT-IPS-MAC:mac_addr": port.mac_address})
+        ]
+    );
+    let path = format!("/servers/{id}/ips");
+    let ips = stage.ask(Method::GET, &path, None, 200).await;
+    let expected = json!({"addresses": {"servers": [{"version": 4, "addr": "192.0.2.55"}]}});
+    assert_eq!(ips, expected);
+
+    let path = format!("/servers/{id}/os-interface");
+    let attached = stage.ask(Method::GET, &path, None, 200).await;
+    let shown = &attached["interfaceAttachments"][0];
+    assert_eq!(shown["port_id"], json!(port.id));
+    assert_eq!(shown["net_id"], json!(stage.ports.network));
+    assert_eq!(shown["fixed_ips"][0]["ip_address"], "192.0.2.55");
+    assert_eq!(shown["tag"], "front");
+    let path = format!("/servers/{id}/os-interface/{}", port.id);
+    let one = stage.ask(Method::GET, &path, None, 200).await;
+    assert_eq!(&one["interfaceAttachment"], shown);
+
+    // The tenant gives the port another address, and Neutron reports the change.
+    let subnet = port.fixed_ips[0].subnet_id;
+    let fixed_ips = json!([{"subnet_id": subnet, "ip_address": "192.0.2.55"}, {"subnet_id": subnet, "ip_address": "192.0.2.56"}]);
+    let path = format!("/v2.0/ports/{}", port.id);
+    let change = json!({"port": {"fixed_ips": fixed_ips}});
+    NetworkCloud::shared().ask(Method::PUT, &path, &change);
+    let event = json!({"events": [{"name": "network-changed", "server_uuid": id, "tag": port.id}]});
+    let path = "/os-server-external-events";
+    stage.ask(Method::POST, path, Some(event), 200).await;
+    assert_eq!(stage.addresses(&id, "servers").await.len(), 2);
+
+    let path = format!("/servers/{id}");
+    stage.ask(Method::DELETE, &path, None, 204).await;
+    poll_until("the port is deleted", async || {
+        match client.port(port.id).await.expect("an answer") {
+            None => Ok(()),
+            Some(port) => Err(port),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn networks_that_a_server_cannot_have_are_refused_at_once() {
+    let stage = ComputeStage::new("denied").await;
+    let cloud = NetworkCloud::shared();
+    let (own, given) = (stage.ports.network, stage.ports.given);
+    let (foreign, _) = cloud
+        .network("other-project", "foreign", "192.0.2.0/24")
+        .await;
+    // With two networks none is the project's only one.
+    cloud
+        .network(cloud.tenant(), "second", "192.0.2.0/24")
+        .await;
+    let used = cloud.port_of(own, Uuid::new_v4());
+    let used = stage.ports.client.create_port(&used).await;
+    let used = used.expect("a port").id;
+    let unknown = Uuid::new_v4();
+    for (more, status, reason) in [
+        (
+            json!({"networks": [{"uuid": unknown}]}),
+            400,
+            "could not be found",
+        ),
+        (
+            json!({"networks": [{"uuid": foreign.id}]}),
+            400,
+            "could not be found",
+        ),
+        (
+            json!({"networks": [{"port": unknown}]}),
+            400,
+            "could not be found",
+        ),
+        (
+            json!({"networks": [{"port": used}]}),
+            409,
+            "is still in use",
+        ),
+        (
+            json!({"networks": [{"port": given, "fixed_ip": "192.0.2.9"}]}),
+            400,
+            "cannot be specified together",
+        ),
+        (
+            json!({"networks": [{"uuid": own, "fixed_ip": "x"}]}),
+            400,
+            "not a valid address",
+        ),
+        (json!({"networks": [{"tag": "a"}]}), 400, "missing"),
+        (
+            json!({"networks": [{"port": given}, {"port": given}]}),
+            400,
+            "a port is named once",
+        ),
+        (
+            json!({"networks": [{"port": given}], "max_count": 2}),
+            400,
+            "single configured port",
+        ),
+        (
+            json!({"networks": [{"uuid": own, "speed": 1}]}),
+            400,
+            "speed",
+        ),
+        (
+            json!({"networks": [{"uuid": own}], "security_groups": [{"name": "no-such"}]}),
+            400,
+            "Security group no-such not found",
+        ),
+        (
+            json!({"networks": "auto"}),
+            409,
+            "Multiple possible networks",
+        ),
+    ] {
+        let body = Some(ComputeStage::server(&more));
+        let refused = stage.ask(Method::POST, "/servers", body, status).await;
+        assert!(refused.to_string().contains(reason), "{more}: {refused}");
+    }
+    let given = stage.ports.client.port(given).await.expect("an answer");
+    assert_eq!(given.expect("a port").device_id, "");
+    let none = stage.active(&json!({"networks": "none"})).await;
+    assert_eq!(stage.shown(&none).await["addresses"], json!({}));
+}

@@ -12,6 +12,8 @@
 mod cloud;
 #[path = "../../services/compute/tests/api/quota_limits.rs"]
 mod quota_limits;
+#[path = "../../services/compute/tests/api/remote_consoles.rs"]
+mod remote_consoles;
 #[path = "../../services/compute/tests/api/schema.rs"]
 mod schema;
 #[path = "../../services/compute/tests/api/server_filters.rs"]

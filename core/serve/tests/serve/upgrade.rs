@@ -28,12 +28,12 @@ async fn echo(mut request: Request) -> axum::response::Response {
 }
 
 async fn upgraded(address: std::net::SocketAddr) -> TcpStream {
-    let mut client = TcpStream::connect(address).await.unwrap();
+    let mut client = TcpStream::connect(address).await.expect("it is served");
     let ask = b"GET / HTTP/1.1\r\nhost: here\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n";
-    client.write_all(ask).await.unwrap();
+    client.write_all(ask).await.expect("it is sent");
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
-        head.push(client.read_u8().await.unwrap());
+        head.push(client.read_u8().await.expect("an answer"));
     }
     let head = String::from_utf8_lossy(&head);
     assert!(head.starts_with("HTTP/1.1 101"), "{head}");

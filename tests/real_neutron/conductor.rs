@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::real_neutron::cloud::NetworkCloud;
 
 /// `make test` takes every n-th side of the calls. The number is odd, so that sides before and after alternate.
-const ONE_OF: usize = one_of(7);
+const ONE_OF: usize = one_of(9);
 
 /// A network with a free port of the tenant's, and a conductor that may use them.
 pub(super) struct PortStage {

@@ -5,6 +5,7 @@
 mod client;
 mod cloud;
 mod conductor;
+mod guest;
 mod ownership;
 mod refusals;
 mod servers;

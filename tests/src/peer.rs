@@ -39,7 +39,7 @@ pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};
 pub use neutron::{PortEvents, RealNeutron};
 pub use openstack_shell::{AcceleratorPlugin, CommandOutput, OpenStackShell};
-pub use ovn::RealOvn;
+pub use ovn::{RealChassis, RealOvn};
 pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
 pub use placement_schema::PlacementSchema;
 pub use postgres::{Postgres, PostgresDatabase};

@@ -109,8 +109,8 @@ options! {
         /// Seconds for which a guest's boot waits until its accelerator requests are bound; after that the boot is
         /// rolled back.
         pub arq_binding_timeout: Duration = seconds(300), kind: Integer(1, 86_400);
-        /// Seconds for which a guest's boot waits until its Neutron ports work (`network-vif-plugged`, or `ovn-installed` with
-        /// OVN); 0: it does not wait.
+        /// Seconds for which a guest's boot waits until its Neutron ports work, as the switch's database of the host says; 0: it
+        /// does not wait.
         pub vif_plugging_timeout: Duration = seconds(300), kind: Integer(0, 86_400);
         /// Whether the boot fails if a port does not work in time. If not, the guest starts without it.
         pub vif_plugging_is_fatal: bool = true;

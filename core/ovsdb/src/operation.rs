@@ -94,6 +94,26 @@ impl Operation {
     }
 }
 
+impl Operation {
+    /// Waits as long as the row of this name has this value in a column.
+    #[must_use]
+    pub fn wait_while(
+        table: &'static str,
+        name: &str,
+        (column, value): (&'static str, Value),
+        limit: Duration,
+    ) -> Self {
+        Self::Wait {
+            timeout: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            table,
+            conditions: vec![Condition::equals("name", name)],
+            columns: vec![column],
+            until: "!=",
+            rows: vec![Row::from([(column.to_owned(), value)])],
+        }
+    }
+}
+
 /// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 pub struct OperationResult {

@@ -96,22 +96,24 @@ impl HostNetwork {
         tap::configure(&self.paths, spec).await
     }
 
-    /// Waits until a plugged port works, if its switch reports that. Cancellable.
+    /// Waits until a plugged port works. Cancellable.
     ///
     /// Errors: [`PortError::NotPlugged`] after `limit`.
     pub async fn wait_plugged(&self, spec: &PortSpec, limit: Duration) -> Result<(), PortError> {
         let PortConnection::OpenVswitch { signal, .. } = spec.port.connection();
-        match signal {
-            PlugSignal::OvnInstalled => {}
-            PlugSignal::VifPlugged => return Ok(()),
-        }
-        let tap = spec.port.tap();
-        match switch::wait_for_ovn(&self.switch, tap.as_str(), limit).await {
+        match switch::wait_until_working(&self.switch, &spec.port.tap(), *signal, limit).await {
             Err(error) if error.is_wait_timeout() => Err(PortError::NotPlugged {
                 port: spec.port.id(),
                 guest: spec.guest,
                 waited: limit,
-                signal: "ovn-controller to install the port (ovn-installed)",
+                signal: match signal {
+                    PlugSignal::OvnInstalled => {
+                        "ovn-controller to install the port (ovn-installed)"
+                    }
+                    PlugSignal::VlanTag => {
+                        "neutron-openvswitch-agent to give the port a VLAN (its tag in Open vSwitch)"
+                    }
+                },
             }),
             waited => Ok(waited?),
         }

@@ -5,8 +5,10 @@
 //! added, so that it removes no other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use berth_ovsdb::{Condition, Operation, OvsdbClient, OvsdbError, Row, map, named_uuid, uuid_of};
+use berth_virt::guest_spec::{PlugSignal, TapName};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -15,6 +17,9 @@ use crate::plan::PortSpec;
 const PORT_ID: &str = "iface-id";
 const GUEST: &str = "vm-uuid";
 const NODE: &str = "berth-node";
+
+/// The VLAN tag of ports that Neutron's Open vSwitch agent has not connected to a network.
+const DEAD_VLAN: u16 = 4095;
 
 /// An interface of the switch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -149,18 +154,32 @@ pub(crate) async fn remove(switch: &OvsdbClient, interface: &str) -> Result<(), 
     Ok(())
 }
 
-/// Waits until `ovn-controller` has installed the flows of the interface.
+/// Waits until the port works, as its `signal` reports in the database.
 ///
 /// Errors: [`OvsdbError::is_wait_timeout`] if that takes longer than `limit`.
-pub(crate) async fn wait_for_ovn(
+pub(crate) async fn wait_until_working(
     switch: &OvsdbClient,
-    interface: &str,
-    limit: std::time::Duration,
+    tap: &TapName,
+    signal: PlugSignal,
+    limit: Duration,
 ) -> Result<(), OvsdbError> {
-    let installed =
-        Condition::includes("external_ids", map([("ovn-installed", "true".to_owned())]));
-    let wait = Operation::wait_for("Interface", interface, vec![installed], limit);
-    switch.transact(&[wait]).await.map(drop)
+    let name = tap.as_str();
+    let waits = match signal {
+        PlugSignal::OvnInstalled => {
+            let installed = map([("ovn-installed", "true".to_owned())]);
+            let installed = Condition::includes("external_ids", installed);
+            vec![Operation::wait_for(
+                "Interface",
+                name,
+                vec![installed],
+                limit,
+            )]
+        }
+        PlugSignal::VlanTag => [json!(["set", []]), json!(DEAD_VLAN)]
+            .map(|tag| Operation::wait_while("Port", name, ("tag", tag), limit))
+            .to_vec(),
+    };
+    switch.transact(&waits).await.map(drop)
 }
 
 fn all(table: &'static str, columns: Vec<&'static str>) -> Operation {

@@ -149,6 +149,10 @@ impl Switch {
 }
 
 fn spec(guest: u128, port: u128) -> PortSpec {
+    spec_with(guest, port, PlugSignal::OvnInstalled)
+}
+
+fn spec_with(guest: u128, port: u128, signal: PlugSignal) -> PortSpec {
     let port = GuestPort::new(
         Uuid::from_u128(port << 80),
         Label::new("private").unwrap(),
@@ -156,7 +160,7 @@ fn spec(guest: u128, port: u128) -> PortSpec {
         Some(1442),
         PortConnection::OpenVswitch {
             bridge: LinkName::new("br-int").unwrap(),
-            signal: PlugSignal::OvnInstalled,
+            signal,
         },
     )
     .unwrap();
@@ -426,5 +430,35 @@ fn a_killed_plug_or_unplug_is_completed_by_the_next_call() {
             );
             assert!(links().is_empty(), "after kill {kill}");
         }
+    });
+}
+
+#[test]
+fn a_guest_waits_until_neutrons_agent_has_given_its_port_a_network() {
+    let name = "a_guest_waits_until_neutrons_agent_has_given_its_port_a_network";
+    in_namespaces(name, async |switch| {
+        let (network, spec) = (switch.network(), spec_with(7, 0x88a1, PlugSignal::VlanTag));
+        network.plug(&spec).await.unwrap();
+        let tap = spec.port.tap().to_string();
+        let short = Duration::from_millis(50);
+        // Without a tag, and with that of ports without a network.
+        for tag in [None, Some("tag=4095")] {
+            if let Some(tag) = tag {
+                switch.vsctl(&["set", "Port", &tap, tag]);
+            }
+            let error = network.wait_plugged(&spec, short).await.unwrap_err();
+            assert!(matches!(error, PortError::NotPlugged { .. }), "{error}");
+            assert!(
+                error.to_string().contains("neutron-openvswitch-agent"),
+                "{error}"
+            );
+        }
+        let waiting = tokio::spawn({
+            let (network, spec) = (network.clone(), spec.clone());
+            async move { network.wait_plugged(&spec, WAIT).await }
+        });
+        tokio::task::yield_now().await;
+        switch.vsctl(&["set", "Port", &tap, "tag=7"]);
+        waiting.await.unwrap().unwrap();
     });
 }

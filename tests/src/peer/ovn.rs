@@ -160,3 +160,91 @@ fn in_folder(program: Program, scratch: &Scratch) -> Program {
 fn address(scratch: &Scratch, name: &str) -> String {
     format!("unix:{}", scratch.join(format!("{name}.sock")).display())
 }
+
+/// A host of OVN: the real Open vSwitch with its userspace datapath, and `ovn-controller`. Its bridges are links of the network
+/// namespace in which it is started, so a test needs a namespace of its own.
+#[derive(Debug)]
+pub struct RealChassis {
+    _controller: Process,
+    _switch: Process,
+    _database: Process,
+    /// Last: the processes end before their files go.
+    scratch: Scratch,
+}
+
+impl RealChassis {
+    /// Starts one with the integration bridge `br-int` and the bridge `br-ex` of the physical network `public`, known to OVN
+    /// under the name `host`.
+    pub fn start(ovn: &RealOvn, host: &str) -> Result<Self, PeerError> {
+        let scratch = Scratch::new().map_err(PeerError::files("make a directory for a chassis"))?;
+        let file = scratch.join("conf.db");
+        let schema = system("usr/share/openvswitch/vswitch.ovsschema")?;
+        let create = ["create".into(), file.clone(), schema];
+        output(Command::new("ovsdb-tool").args(create))?;
+        let socket = scratch.join("db.sock");
+        let mut database = in_folder(Program::new("ovsdb-server"), &scratch)
+            .arg(&file)
+            .arg(format!("--remote=punix:{}", socket.display()))
+            .arg(format!("--unixctl={}", scratch.join("db.ctl").display()))
+            .start(&scratch.join("db.log"))?;
+        database.wait_until(READY_LIMIT, || socket.exists())?;
+        vsctl(&scratch, &["--no-wait", "init"])?;
+        let switch = Program::new(system("usr/lib/openvswitch-switch/ovs-vswitchd")?);
+        let switch = in_folder(switch, &scratch)
+            .arg(address(&scratch, "db"))
+            .arg(format!(
+                "--unixctl={}",
+                scratch.join("switch.ctl").display()
+            ))
+            .start(&scratch.join("switch.log"))?;
+        for bridge in ["br-int", "br-ex"] {
+            let datapath = ["--", "set", "bridge", bridge, "datapath_type=netdev"];
+            vsctl(
+                &scratch,
+                &[["add-br", bridge].as_slice(), &datapath].concat(),
+            )?;
+        }
+        let names = [
+            format!("external-ids:system-id=chassis-{host}"),
+            format!("external-ids:hostname={host}"),
+            format!("external-ids:ovn-remote={}", address(&ovn.scratch, "sb")),
+            "external-ids:ovn-encap-type=geneve".to_owned(),
+            "external-ids:ovn-encap-ip=127.0.0.1".to_owned(),
+            "external-ids:ovn-bridge-mappings=public:br-ex".to_owned(),
+            "external-ids:ovn-cms-options=enable-chassis-as-gw".to_owned(),
+        ];
+        let mut words = vec!["set", "open", "."];
+        words.extend(names.iter().map(String::as_str));
+        vsctl(&scratch, &words)?;
+        // Last: it crashes if a bridge of its mappings is missing.
+        let controller = in_folder(Program::new(system("usr/bin/ovn-controller")?), &scratch)
+            .arg(address(&scratch, "db"))
+            .start(&scratch.join("controller.log"))?;
+        Ok(Self {
+            _controller: controller,
+            _switch: switch,
+            _database: database,
+            scratch,
+        })
+    }
+
+    /// The socket of the switch's database.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.scratch.join("db.sock")
+    }
+
+    /// Runs `ovs-vsctl` and gives what it wrote.
+    pub fn vsctl(&self, words: &[&str]) -> Result<String, PeerError> {
+        vsctl(&self.scratch, words)
+    }
+}
+
+fn vsctl(scratch: &Scratch, words: &[&str]) -> Result<String, PeerError> {
+    let mut command = Command::new(system("usr/bin/ovs-vsctl")?);
+    command
+        .arg("--timeout=60")
+        .arg(format!("--db={}", address(scratch, "db")))
+        .args(words);
+    output(&mut command)
+}

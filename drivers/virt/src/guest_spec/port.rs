@@ -40,8 +40,9 @@ pub enum PortConnection {
 pub enum PlugSignal {
     /// `ovn-controller` of this host, by `ovn-installed` of the interface in the switch's database.
     OvnInstalled,
-    /// Neutron, by the external event `network-vif-plugged`.
-    VifPlugged,
+    /// Neutron's Open vSwitch agent of this host, by the VLAN tag of the port in the switch's database: the agent sets it just
+    /// before it reports the port as up. 4095 is the tag of a port without a network.
+    VlanTag,
 }
 
 impl GuestPort {

@@ -84,13 +84,13 @@ pub(super) fn port(vif: &VifBody, field: &str) -> Result<GuestPort, BuildError> 
     .map_err(|error| invalid(&error))
 }
 
-/// OVN marks an interface that works in the switch's database. With other drivers only Neutron knows.
+/// Who marks in the switch's database that an interface works.
 fn signal(vif: &VifBody) -> PlugSignal {
     let drivers = vif.details.get("bound_drivers").and_then(Value::as_object);
     let mut names = drivers.into_iter().flat_map(|drivers| drivers.values());
     match names.any(|name| name == "ovn") {
         true => PlugSignal::OvnInstalled,
-        false => PlugSignal::VifPlugged,
+        false => PlugSignal::VlanTag,
     }
 }
 

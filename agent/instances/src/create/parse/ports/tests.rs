@@ -53,12 +53,12 @@ fn a_port_of_ovn_is_connected_by_a_tap_on_the_integration_bridge() {
 }
 
 #[test]
-fn neutron_reports_a_port_of_its_own_switch_agent() {
+fn a_port_of_neutrons_switch_agent_works_when_it_has_a_vlan_tag() {
     let mut vif = vif();
     vif.details.remove("bound_drivers");
     let port = port(&vif, "networks[0]").unwrap();
     let PortConnection::OpenVswitch { signal, .. } = port.connection();
-    assert_eq!(*signal, PlugSignal::VifPlugged);
+    assert_eq!(*signal, PlugSignal::VlanTag);
 }
 
 #[test]

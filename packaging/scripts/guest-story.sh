@@ -195,7 +195,11 @@ CONF
     "$cards" make "$place/cards" || fail "the cards could not be made (see above)"
     start "$place/kernel.log" "$cards" kernel "$place/cards"
     local apart=()
-    ! unshare --net true 2>/dev/null || apart=(unshare --net --)
+    if unshare --net true 2>/dev/null; then
+        apart=(unshare --net -- sh -c 'ip link set lo up; exec "$@"' sh)
+        # A VNC server would listen there, where the agent does not reach it. Serial consoles need no network.
+        printf '\n[vnc]\nenabled = false\n' >>"$place/berth.toml"
+    fi
     start "$place/libvirtd.log" "$cards" run "$place/cards" "${apart[@]}" "$scripts/libvirtd.sh" "$place/libvirtd" "$place/libvirt-cache"
     local libvirtd=$! _
     for _ in $(seq 600); do

@@ -12,6 +12,7 @@ use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{
     KeystoneSettings, Libvirtd, PortEvents, RealChassis, RealKeystone, RealNeutron, checkout,
 };
+use berth_tests::scratch::Scratch;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -45,6 +46,7 @@ fn a_guest_with_a_port_gets_its_lease_answers_ssh_by_a_rule_and_leaves_nothing()
     // sysfs shows the links of the namespace in which it was mounted. The shell stays: as the first process of its namespace it
     // reaps QEMU, which libvirt would otherwise take for alive.
     let inside = "ip link set lo up && mount -t sysfs sysfs /sys && \"$0\" --exact \"$1\" --nocapture; exit $?";
+    let scratch = Scratch::new().expect("a folder");
     let status = Command::new("unshare")
         .args([
             "--net",
@@ -58,6 +60,8 @@ fn a_guest_with_a_port_gets_its_lease_answers_ssh_by_a_rule_and_leaves_nothing()
         .arg(std::env::current_exe().expect("this program"))
         .arg(name)
         .env(INSIDE, "1")
+        // From inside, the folders of this process and of other tests would look like those of processes that have ended.
+        .env("TMPDIR", scratch.path())
         .status()
         .expect("unshare of util-linux runs");
     assert!(status.success(), "the test failed in its namespaces");

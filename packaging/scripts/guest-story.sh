@@ -56,12 +56,20 @@ end_guests() {
     done
 }
 
+# Nor does a network end with the libvirtd that made it: its DHCP server stays.
+end_network() {
+    local number
+    number=$(cat "$place/libvirtd/run/network/berth.pid" 2>/dev/null) || return 0
+    [ "$(cat "/proc/$number/comm" 2>/dev/null)" != dnsmasq ] || kill "$number" 2>/dev/null || true
+}
+
 # The last that was started ends first.
 finish() {
     local i
     [ -z "$asked" ] || kill "$asked" 2>/dev/null || true
     for ((i = ${#started[@]} - 1; i >= 0; i--)); do end "${started[i]}"; done
     end_guests
+    end_network
 }
 
 tell() {
@@ -347,6 +355,7 @@ place=$(realpath -m "$1")
 mkdir -p "$place"
 # Of a run that was killed; what is dear to make and the same each time is kept.
 end_guests
+end_network
 rm -rf "$place"/{state,instances,images,libvirtd,cards/sys,log,agent.sock,openrc,bin,key,key.pub}
 within=()
 trap finish EXIT

@@ -16,9 +16,9 @@ scripts=$PWD/packaging/scripts
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 berth=$(realpath -m "${BERTH_PROGRAM:-$target/debug/berth}")
 started=()
-# How a guest's network is reached from here; empty without one.
+# The guest's network, and the command prefix that runs a program in it; empty without one.
 network=
-beside=()
+in_network=()
 node=
 asked=
 
@@ -109,7 +109,7 @@ answers() { virsh --quiet --connect "$uri" version >/dev/null 2>&1; }
 address() { "${on[@]}" guest list -f value -c networks 2>/dev/null | grep -oE '([0-9]{1,3}\.){3}[0-9]{1,3}' | head -n 1; }
 has_address() { [ -n "$(address)" ]; }
 login() {
-    "${beside[@]}" ssh -n -i "$place/key" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
+    "${in_network[@]}" ssh -n -i "$place/key" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
         -o BatchMode=yes -o ConnectTimeout=10 "root@$1" "$2"
 }
 can_login() { login "$1" true 2>/dev/null; }
@@ -150,7 +150,7 @@ XML
     if virsh --quiet --connect "$uri" net-create "$place/network.xml" >"$place/network.log" 2>&1; then
         network=berth
         printf '\n[compute_service]\nauto_network = "network:berth"\n' >>"$place/berth.toml"
-        beside=(nsenter --net --target "$(cat "$place/libvirtd/libvirtd.pid")")
+        in_network=(nsenter --net --target "$(cat "$place/libvirtd/libvirtd.pid")")
     else
         echo "   the guest has no network: $(head -n 1 "$place/network.log")"
     fi
@@ -264,7 +264,7 @@ log_in() {
     tell guest list
     at=$(address)
     await 120 "the guest answers ssh at $at" can_login "$at"
-    printf '\n$%s ssh -i %s root@%s\n' "${beside[0]:+ ${beside[*]}}" "${place#"$PWD"/}/key" "$at"
+    printf '\n$%s ssh -i %s root@%s\n' "${in_network[0]:+ ${in_network[*]}}" "${place#"$PWD"/}/key" "$at"
     login "$at" 'echo "logged in to $(hostname), kernel $(uname -r)"; ifconfig eth0 | head -n 2'
 }
 
@@ -315,7 +315,7 @@ story() {
 
 # What another terminal does to ask the node, and the walk that the README tells.
 stay() {
-    local shell=${place%/*}/openstack nic=() reach="${beside[0]:+${beside[*]} }"
+    local shell=${place%/*}/openstack nic=() reach="${in_network[0]:+${in_network[*]} }"
     [ "$network" != berth ] || nic=(--nic auto --key-name key)
     # A berth that asks this node, and sees the machine that the node sees.
     mkdir -p "$place/bin"

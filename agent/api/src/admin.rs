@@ -36,8 +36,8 @@ const KEEPALIVE_S: u32 = 30;
 /// Questions without an answer after which a connection counts as lost.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Has the kernel end connections whose peer is gone without a word. Accepted connections inherit this. A console may be idle for
-/// long, and a serial one has only one connection, which a lost controller would keep.
+/// Enables TCP keepalive, which accepted connections inherit: the kernel closes a connection if its peer no longer answers. A serial
+/// console has only one connection, may be idle for long, and must not stay with a lost controller.
 fn notice_lost_peers(listener: &TcpListener) -> io::Result<()> {
     setsockopt(listener, sockopt::KeepAlive, &true)?;
     setsockopt(listener, sockopt::TcpKeepIdle, &KEEPALIVE_S)?;

@@ -172,7 +172,7 @@ impl OpenConsole for ComputeConsoles {
     }
 }
 
-/// What the client is told. What only operators may know goes to the log.
+/// The refusal that the client receives. Details for operators go to the log.
 fn explained(refused: TokenRefused) -> ConsoleRefused {
     match refused {
         TokenRefused::Invalid => ConsoleRefused::Token,

@@ -99,7 +99,7 @@ impl AuditTarget {
     }
 }
 
-/// Nova's noun whose id in a path is a secret.
+/// The path of console tokens in Nova's API. The next segment is a token, which is a secret.
 const TOKENS_IN_PATHS: &str = "/os-console-auth-tokens";
 
 /// The path without the token that may follow its noun.

@@ -50,7 +50,8 @@ impl OwnerLock {
     }
 }
 
-/// Locks a file whose owner has the pid that `owner` returns. Blocks for at most ten seconds, and only if that process has ended.
+/// Locks a file. `owner` returns the process ID of the lock's owner. If another process has the lock although its owner has ended,
+/// this function waits for at most ten seconds.
 pub fn lock_after(file: &File, owner: impl Fn() -> Option<u32>) -> Result<(), OwnerLockError> {
     let deadline = Instant::now() + FORK;
     loop {
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     /// A pid that no process can have.
-    const NOBODY: &str = "4194305\n";
+    const MISSING_PID: &str = "4194305\n";
 
     #[test]
     fn a_lock_is_one_owner_s_and_free_after_it_though_a_fork_has_a_copy() {
@@ -129,7 +130,7 @@ mod tests {
     fn the_lock_of_an_owner_that_has_ended_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
-        fs::write(&path, NOBODY).unwrap();
+        fs::write(&path, MISSING_PID).unwrap();
         let child = File::open(&path).unwrap();
         child.lock().unwrap();
         let ends = thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Taps: links of the host whose other end is a guest's interface. Observed below `/sys/class/net`, changed by `ip` of
-//! iproute2, which saves Berth the `unsafe` calls of `TUNSETIFF`.
+//! Taps: network interfaces of the host that QEMU connects to a guest's interface. This module reads them below `/sys/class/net` and
+//! changes them by `ip` of iproute2, because the system call `TUNSETIFF` would need `unsafe` code.
 
 use std::path::Path;
 use std::process::Stdio;

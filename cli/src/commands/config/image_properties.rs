@@ -10,7 +10,8 @@ use berth_scheduler_lint::{Catalogue, ImageEntry, LintCode, LintFinding, lint};
 
 use super::named_files::FileFindings;
 
-/// Errors are properties with which a server is refused. Warnings are names that nobody reads and that are probably misspelt.
+/// The findings about image properties. An error is a property with which a server is refused. A warning is a name that no program
+/// reads and that is probably misspelt.
 pub(super) fn findings(list: &Path, images: &[ListedImage]) -> FileFindings {
     let mut found = FileFindings::default();
     for image in images {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// The maximum length of a device's name on the host, in characters. Nova's `NIC_NAME_LEN`.
 const DEVICE_NAME: usize = 14;
-/// The integration bridge of ports whose binding names none.
+/// The integration bridge, if the binding of a port names no bridge.
 const INTEGRATION_BRIDGE: &str = "br-int";
 /// The `device_owner` of DHCP servers' ports.
 const DHCP: &str = "network:dhcp";

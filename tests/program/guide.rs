@@ -658,7 +658,15 @@ fn each_command_that_up_prints_works_when_it_is_pasted() {
         ])
         .expect("berth starts");
     wait_until_healthy(&mut up, &state.join("agent.sock"));
-    let output = up.stdout();
+    // The agent may be healthy before `up` has printed it.
+    let mut output = up.stdout();
+    for _ in 0..300 {
+        if output.contains("next:\n") {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+        output = up.stdout();
+    }
     let (_, next) = output.split_once("next:\n").expect("it says what is next");
     let mut worked = 0;
     for line in next.lines().map(str::trim) {

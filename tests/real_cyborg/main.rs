@@ -6,7 +6,7 @@
 mod agent;
 mod beside;
 mod boot;
-mod card_host;
+pub(crate) mod card_host;
 mod client;
 mod cloud;
 mod conductor;

@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use berth_client::NetworkClient;
+use berth_client::{Disposition, NetworkClient};
 use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
 use berth_model::ConsumerUuid;
 use berth_tests::boot::{AgentBehaviour, BootFault, BootStage, EffectSide, NODE, asked, guest};
 use berth_tests::sample::one_of;
-use berth_wire::guest::NetworkSource;
+use berth_wire::conductor::RequestedNetwork;
+use berth_wire::guest::{ActionId, NetworkSource};
 use berth_wire::neutron::PortRecord;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -88,6 +89,29 @@ impl PortStage {
         }
     }
 
+    /// A network for one more port.
+    fn wanted(&self) -> RequestedNetwork {
+        RequestedNetwork {
+            uuid: Some(self.network),
+            tag: Some("late".to_owned()),
+            ..RequestedNetwork::default()
+        }
+    }
+
+    /// The guest has one more port, which its host attached.
+    async fn has_a_port_more(&self, number: u32) {
+        let ports = self.ports(number).await;
+        assert_eq!(ports.len(), 3, "{ports:#?}");
+        let attached = self.stage.agent.attached(self.guest(number));
+        let [attached] = attached.into_iter().collect::<Vec<_>>()[..] else {
+            panic!("{ports:#?}")
+        };
+        let mut ports = ports.iter();
+        let port = ports.find(|port| port.id == attached).expect("the port");
+        assert_eq!(port.host_id.as_deref(), Some(NODE));
+        assert!(port.description.contains(action_id(number).as_str()));
+    }
+
     /// Nothing is left of the guest, and the given port is free.
     async fn has_no_ports(&self, number: u32) {
         assert_eq!(self.ports(number).await, []);
@@ -121,6 +145,31 @@ impl PortStage {
                     let end = self.boot(&conductor, &request).await;
                     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
                 }
+                Goal::Attach => {
+                    let (guest, wanted) = (self.guest(number), self.wanted());
+                    let id = action_id(number);
+                    while let Err(error) = conductor.attach_interface(guest, &wanted, &id).await {
+                        assert_eq!(error.disposition(), Disposition::Retry, "{error}");
+                    }
+                }
+                Goal::Detach => {
+                    let guest = self.guest(number);
+                    let id = "detach".parse().expect("an id");
+                    // After a kill the port may be gone already.
+                    let added = conductor.show(guest).await.expect("a record");
+                    for vif in added
+                        .ports(added.attempt)
+                        .unwrap_or_default()
+                        .iter()
+                        .skip(2)
+                    {
+                        while let Err(error) =
+                            conductor.detach_interface(guest, vif.port, &id).await
+                        {
+                            assert_eq!(error.disposition(), Disposition::Retry, "{error}");
+                        }
+                    }
+                }
                 Goal::Delete => {
                     if conductor.delete(self.guest(number)).await.is_ok() {
                         arrives(&conductor, &request).await;
@@ -140,6 +189,24 @@ impl PortStage {
 enum Goal {
     Boot,
     Delete,
+    Attach,
+    Detach,
+}
+
+impl Goal {
+    /// What the guest needs before.
+    fn before(self) -> &'static [Self] {
+        match self {
+            Self::Boot => &[],
+            Self::Delete | Self::Attach => &[Self::Boot],
+            Self::Detach => &[Self::Boot, Self::Attach],
+        }
+    }
+}
+
+/// The id of an attachment.
+fn action_id(number: u32) -> ActionId {
+    format!("attach-{number}").parse().expect("an id")
 }
 
 /// Works until the guest is where it should be.
@@ -192,12 +259,12 @@ async fn no_port_is_left_or_made_twice_whatever_fails_on_the_way() {
     let stage = PortStage::new("sweep").await;
     let mut cases = 0;
     let mut number = 0;
-    for goal in [Goal::Boot, Goal::Delete] {
+    for goal in [Goal::Boot, Goal::Delete, Goal::Attach, Goal::Detach] {
         number += 1;
-        stage.until_killed(number, Goal::Boot, None).await;
-        if goal == Goal::Delete {
-            stage.until_killed(number, Goal::Delete, None).await;
+        for before in goal.before() {
+            stage.until_killed(number, *before, None).await;
         }
+        stage.until_killed(number, goal, None).await;
         let history = stage.stage.effects.history();
         stage.until_killed(number, Goal::Delete, None).await;
         let calls = history.iter().enumerate();
@@ -211,16 +278,18 @@ async fn no_port_is_left_or_made_twice_whatever_fails_on_the_way() {
             for fault in [BootFault::Kill, BootFault::Error] {
                 number += 1;
                 cases += 1;
-                if goal == Goal::Delete {
-                    stage.until_killed(number, Goal::Boot, None).await;
+                for before in goal.before() {
+                    stage.until_killed(number, *before, None).await;
                 }
                 if stage.until_killed(number, goal, Some((side, fault))).await {
                     stage.until_killed(number, goal, None).await;
                 }
-                if goal == Goal::Boot {
-                    stage.has_its_ports(number).await;
-                    stage.until_killed(number, Goal::Delete, None).await;
+                match goal {
+                    Goal::Boot | Goal::Detach => stage.has_its_ports(number).await,
+                    Goal::Attach => stage.has_a_port_more(number).await,
+                    Goal::Delete => {}
                 }
+                stage.until_killed(number, Goal::Delete, None).await;
                 stage.has_no_ports(number).await;
             }
         }
@@ -312,4 +381,47 @@ async fn a_conductor_that_writes_no_intent_makes_a_port_twice() {
     assert!(stage.until_killed(2, Goal::Boot, fault).await);
     stage.until_killed(2, Goal::Boot, None).await;
     assert_eq!(stage.ports(2).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_port_that_the_host_cannot_attach_is_given_back_and_one_that_it_keeps_stays() {
+    let stage = PortStage::new("kept").await;
+    stage.stage.effects.begin(None);
+    let conductor = stage.stage.conductor();
+    let request = stage.request_with(1, "gpu", &json!([]));
+    let end = stage.boot(&conductor, &request).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
+    let guest = stage.guest(1);
+    let ids = [1, 2, 3, 4, 5].map(action_id);
+    let given = RequestedNetwork {
+        port: Some(stage.given),
+        ..RequestedNetwork::default()
+    };
+    stage.stage.agent.is(AgentBehaviour::KeepsItsPorts);
+    for wanted in [&stage.wanted(), &given] {
+        let refused = conductor.attach_interface(guest, wanted, &ids[0]);
+        let refused = refused.await.expect_err("the host refuses");
+        assert!(refused.to_string().contains("did not release"), "{refused}");
+        stage.has_no_ports(1).await;
+    }
+    stage.stage.agent.is(AgentBehaviour::Well);
+    let attached = conductor.attach_interface(guest, &given, &ids[1]);
+    let attached = attached.await.expect("it is attached");
+    assert!(attached.preserve_on_delete);
+    stage.stage.agent.is(AgentBehaviour::KeepsItsPorts);
+    let detach = conductor.detach_interface(guest, stage.given, &ids[2]);
+    detach.await.expect_err("the host refuses");
+    assert_eq!(stage.ports(1).await.len(), 1);
+    stage.stage.agent.is(AgentBehaviour::Well);
+    let detach = conductor.detach_interface(guest, stage.given, &ids[3]);
+    detach.await.expect("it is detached");
+    stage.has_no_ports(1).await;
+    // A guest takes what was attached with it.
+    for (wanted, id) in [(stage.wanted(), &ids[3]), (given, &ids[4])] {
+        let attached = conductor.attach_interface(guest, &wanted, id).await;
+        attached.expect("it is attached");
+    }
+    conductor.delete(guest).await.expect("it is deleted");
+    arrives(&conductor, &request).await;
+    stage.has_no_ports(1).await;
 }

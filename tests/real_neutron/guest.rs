@@ -1,7 +1,8 @@
-//! A guest with a Neutron port, from the request to an SSH login: the real Neutron, OVN, Open vSwitch, libvirt and QEMU.
+//! Servers with Neutron ports, from `openstack server create` to an SSH login: the real Neutron, OVN, Open vSwitch, libvirt and QEMU.
 //!
 //! The test runs itself again in namespaces of its own, because the switch's bridges are links of the host.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::sleep;
@@ -10,24 +11,30 @@ use std::time::{Duration, Instant};
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{
-    KeystoneSettings, Libvirtd, PortEvents, RealChassis, RealKeystone, RealNeutron, checkout,
+    AcceleratorPlugin, KeystoneSettings, Libvirtd, OpenStackShell, PortEvents, RealChassis,
+    RealGlance, RealKeystone, RealNeutron, checkout, installed, output,
 };
 use berth_tests::scratch::Scratch;
 use http::Method;
 use serde_json::{Value, json};
 
+use crate::real_cyborg::card_host::{authtoken, login};
 use crate::real_neutron::cloud::NetworkCloud;
 
 /// Set in the namespaces.
 const INSIDE: &str = "BERTH_TEST_NAMESPACES";
 /// The host: for Berth, for libvirt, and as OVN's chassis.
 const HOST: &str = "ovn-host";
-/// The project of guests that the conductor's own API creates.
-const PROJECT: &str = "berth";
+/// Free for certain, because no other process is in the namespace.
+const METRICS: &str = "127.0.0.1:9100";
+const PLACEMENT: &str = "http://127.0.0.1:8778";
+const COMPUTE: &str = "http://127.0.0.1:8774/v2.1";
 /// An emulated guest boots slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a connection is tried that a security group does not allow.
 const CLOSED: Duration = Duration::from_secs(3);
+/// How long one is tried that must work.
+const OPEN: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_guest_with_a_port_gets_its_lease_answers_ssh_by_a_rule_and_leaves_nothing() {
@@ -69,7 +76,10 @@ fn a_guest_with_a_port_gets_its_lease_answers_ssh_by_a_rule_and_leaves_nothing()
 
 async fn story() {
     let keystone = RealKeystone::start(KeystoneSettings::default()).expect("Keystone starts");
-    let neutron = RealNeutron::start(&keystone, PortEvents::NotSent).expect("Neutron starts");
+    let compute = keystone.set_compute_endpoint(COMPUTE);
+    compute.expect("an endpoint");
+    // Without its events a server would not show its floating address.
+    let neutron = RealNeutron::start(&keystone, PortEvents::Sent).expect("Neutron starts");
     let chassis = RealChassis::start(&neutron.ovn, HOST).expect("a chassis");
     until("OVN knows the chassis", || {
         let hosts = neutron
@@ -78,112 +88,278 @@ async fn story() {
         hosts.is_ok_and(|hosts| hosts.contains(HOST))
     });
     let cloud = NetworkCloud { keystone, neutron };
-    let (network, subnet) = cloud.network(PROJECT, "private", "192.0.2.0/24").await;
-    let group = json!({"security_group": {"name": "guests", "tenant_id": PROJECT}});
-    let group = cloud.ask(Method::POST, "/v2.0/security-groups", &group);
-    let group = group["security_group"]["id"]
-        .as_str()
-        .expect("an id")
-        .to_owned();
-    join_network(&cloud, &chassis, &network.id.to_string());
-
     let libvirtd = Libvirtd::start().expect("libvirtd starts");
     let mut home = BerthHome::new().expect("a home");
-    let images = images();
-    let up = berth_up(&mut home, &cloud, &libvirtd, &chassis, &images);
-    let key = ssh_key(&home);
-    let endpoint = std::fs::read_to_string(home.state_dir().join("conductor.endpoint"));
-    let conductor = endpoint
-        .expect("berth up says where the conductor is")
-        .trim()
-        .to_owned();
-    let conductor_call = |method, path: &str| {
-        HttpCall::new(method, format!("{conductor}{path}")).header("x-auth-token", "admin")
-    };
-    let body = guest(&images, &key, &network.id.to_string(), &group);
-    let made = conductor_call(Method::POST, "/v1/guests")
-        .json(&body)
-        .send();
-    let made = made.expect("an answer");
-    assert!(made.status.is_success(), "{}", made.text());
-    let uuid = made.json()["uuid"].as_str().expect("a UUID").to_owned();
-    let path = format!("/v1/guests/{uuid}");
-    until("the guest is active", || {
-        let guest = conductor_call(Method::GET, &path)
-            .send()
-            .expect("an answer")
-            .json();
-        assert_ne!(guest["status"], "error", "{guest}");
-        guest["status"] == "active"
-    });
-    // The lease.
-    let log = home.path(&format!("instances/{uuid}/console.log"));
-    until("the guest has its lease", || {
-        let log = std::fs::read_to_string(&log).unwrap_or_default();
-        log.contains("eth0 has the address 192.0.2.")
-    });
-    let text = std::fs::read_to_string(&log).expect("the console's log");
-    let (_, address) = text
-        .split_once("eth0 has the address ")
-        .expect("an address");
-    let address = address
-        .split_whitespace()
-        .next()
-        .expect("an address")
-        .to_owned();
-    let port = port_of(&cloud, &uuid);
-    assert_eq!(port["fixed_ips"][0]["ip_address"], address.as_str());
-    assert_eq!(port["status"], "ACTIVE");
-    // A security group lets in what its rules say, and nothing else.
-    assert!(!ssh(&key, &address, CLOSED), "no rule allows ssh yet");
-    let rule = json!({"security_group_rule": {"security_group_id": group, "direction": "ingress",
-        "ethertype": "IPv4", "protocol": "tcp", "port_range_min": 22, "port_range_max": 22, "tenant_id": PROJECT}});
-    cloud.ask(Method::POST, "/v2.0/security-group-rules", &rule);
-    until("the guest answers ssh", || {
-        ssh(&key, &address, Duration::from_secs(10))
-    });
-    // From outside, by a floating address.
-    let floating = floating_address(&cloud, &port, &subnet.id.to_string());
-    until("the guest answers ssh at its floating address", || {
-        ssh(&key, &floating, Duration::from_secs(10))
-    });
-    // Nothing is left.
-    let deleted = conductor_call(Method::DELETE, &path)
-        .send()
-        .expect("an answer");
-    assert!(deleted.status.is_success(), "{}", deleted.text());
-    until("the guest is deleted", || {
-        let shown = conductor_call(Method::GET, &path)
-            .send()
-            .expect("an answer");
-        shown.status == 404
-    });
-    let ports = chassis
-        .vsctl(&["list-ports", "br-int"])
-        .expect("the switch answers");
-    assert!(!ports.contains("tap"), "{ports}");
-    let links = std::fs::read_dir("/sys/class/net").expect("links");
-    let taps: Vec<_> = links
-        .filter_map(|link| link.expect("a link").file_name().into_string().ok())
-        .filter(|name| name.starts_with("tap"))
-        .collect();
-    assert!(taps.is_empty(), "{taps:?}");
-    let devices = cloud.ask(
-        Method::GET,
-        &format!("/v2.0/ports?device_id={uuid}"),
-        &Value::Null,
+    let _glance = RealGlance::start(&cloud.keystone).expect("Glance starts");
+    let up = berth_up(&mut home, &cloud, &libvirtd, &chassis);
+    let mut clients = Clients::start(&cloud, &home);
+    let disk = images().join("disk.img");
+    // The guest's kernel has no driver for SATA, the usual bus of a config drive.
+    clients.admin(&format!(
+        "image create --public --disk-format raw --container-format bare --property hw_cdrom_bus=scsi \
+         --property hw_scsi_model=virtio-scsi --file {} berth-guest",
+        disk.display()
+    ));
+    let networks = networks(&mut clients);
+    // What a host on the tenant's network reaches, and what a floating address adds.
+    join_network(&cloud, &chassis, &networks.private);
+
+    clients.tenant("keypair create --public-key key.pub key");
+    clients.admin("flavor create tiny --ram 256 --vcpus 1 --disk 1");
+    let group = clients.made("security group create guests");
+    // No rule lets anything in.
+    let closed = clients.made("security group create closed");
+    let fixed = clients.made(
+        "port create --network private --fixed-ip ip-address=10.11.0.77 --security-group closed second",
     );
-    assert_eq!(devices["ports"], json!([]));
+    let create = "server create --flavor tiny --image berth-guest --key-name key";
+    let web = clients.made(&format!(
+        "{create} --network private --security-group guests --wait web"
+    ));
+    let second = clients.made(&format!("{create} --nic port-id={fixed} --wait second"));
+    let port = clients.tenant(&format!("port list --server {web}"));
+    let port = text(&port[0]["ID"]);
+    assert_eq!(
+        clients.tenant(&format!("port show {port}"))["status"],
+        "ACTIVE"
+    );
+    let shown = clients.tenant("server show second");
+    assert_eq!(shown["addresses"]["private"], json!(["10.11.0.77"]));
+
+    let address = lease(&home, &web);
+    assert_eq!(lease(&home, &second), "10.11.0.77");
+    let rule = |group: &str| {
+        format!("security group rule create --ingress --protocol tcp --dst-port 22 {group}")
+    };
+    let floating = clients.tenant("floating ip create public");
+    let floating = text(&floating["floating_ip_address"]);
+    clients.tenant(&format!("server add floating ip web {floating}"));
+    assert!(!clients.ssh(&address, "true", CLOSED), "no rule allows ssh");
+    clients.tenant(&rule(&group));
+    until("the guest answers ssh at its floating address", || {
+        clients.ssh(&floating, "true", OPEN)
+    });
+    // The rule is of one group only.
+    assert!(!clients.ssh("10.11.0.77", "true", CLOSED));
+    clients.tenant(&rule(&closed));
+    until("the second guest answers ssh", || {
+        clients.ssh("10.11.0.77", "true", OPEN)
+    });
+
+    // Ports of a guest that runs: a new one, and a given one.
+    let has_link = |mac: &str| format!("grep -q {mac} /sys/class/net/*/address");
+    clients.tenant("server add network web backend");
+    let added = clients.tenant(&format!("port list --server {web} --network backend"));
+    let (added, mac) = (text(&added[0]["ID"]), text(&added[0]["MAC Address"]));
+    until("the guest has the new interface", || {
+        clients.ssh(&floating, &has_link(&mac), OPEN)
+    });
+    clients.tenant(&format!("server remove port web {added}"));
+    until("the port is deleted", || {
+        let ports = clients.tenant(&format!("port list --server {web}"));
+        ports.as_array().is_some_and(|ports| ports.len() == 1)
+    });
+    assert!(!clients.ssh(&floating, &has_link(&mac), OPEN));
+    assert!(clients.ssh(&floating, "true", OPEN), "the guest runs on");
+    let given = clients.tenant("port create --network backend given");
+    let (given, mac) = (text(&given["id"]), text(&given["mac_address"]));
+    clients.tenant(&format!("server add port web {given}"));
+    assert!(clients.ssh(&floating, &has_link(&mac), OPEN));
+    assert_eq!(taps().len(), 3, "{:?}", taps());
+
+    sdk(&clients);
+
+    // Nothing is left, and the given ports are free.
+    clients.tenant("server delete --wait web second");
+    assert_eq!(taps(), Vec::<String>::new());
+    let on_switch = chassis.vsctl(&["list-ports", "br-int"]);
+    let on_switch = on_switch.expect("the switch answers");
+    assert!(!on_switch.contains("tap"), "{on_switch}");
+    for port in [&fixed, &given] {
+        let shown = clients.admin(&format!("port show {port}"));
+        assert_eq!(shown["device_id"], "", "{shown}");
+        assert_eq!(shown["binding_vif_type"], "unbound", "{shown}");
+    }
+    for guest in [&web, &second] {
+        let path = format!("/v2.0/ports?device_id={guest}");
+        let ports = cloud.ask(Method::GET, &path, &Value::Null);
+        assert_eq!(ports["ports"], json!([]));
+        let call = HttpCall::get(format!("{PLACEMENT}/allocations/{guest}"));
+        let held = call.header("x-auth-token", "admin").send();
+        assert_eq!(held.expect("an answer").json()["allocations"], json!({}));
+    }
     up.stop(PATIENCE).expect("it ends");
+}
+
+/// openstacksdk's `create_server` waits for the server and gives it a floating address.
+fn sdk(clients: &Clients) {
+    let python = installed().expect("the peers").join("venv/bin/python");
+    let mut command = Command::new(python);
+    command
+        .args(["-c", SDK])
+        .env("OS_CLIENT_CONFIG_FILE", &clients.clouds)
+        .env_remove("PYTHONPATH");
+    let printed = output(&mut command).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(printed, "ACTIVE 10.11.0. 203.0.113. True\n");
+}
+
+const SDK: &str = "
+import openstack
+cloud = openstack.connect(cloud='tenant')
+server = cloud.create_server('sdk', image='berth-guest', flavor='tiny', network='private', wait=True)
+shown = cloud.get_server(server.id)
+prefix = lambda address: address[:address.rindex('.') + 1]
+deleted = cloud.delete_server(server.id, wait=True, delete_ips=True)
+print(server.status, prefix(shown.private_v4), prefix(shown.public_v4), deleted)
+";
+
+fn text(value: &Value) -> String {
+    let text = value.as_str();
+    text.unwrap_or_else(|| panic!("no text: {value}"))
+        .to_owned()
+}
+
+fn taps() -> Vec<String> {
+    let links = std::fs::read_dir("/sys/class/net").expect("links");
+    let links = links.filter_map(|link| link.expect("a link").file_name().into_string().ok());
+    links.filter(|name| name.starts_with("tap")).collect()
+}
+
+/// `openstack` of a tenant and of an administrator, and a tenant's `ssh`.
+struct Clients {
+    shell: RefCell<OpenStackShell>,
+    key: PathBuf,
+    clouds: PathBuf,
+}
+
+impl Clients {
+    fn start(cloud: &NetworkCloud, home: &BerthHome) -> Self {
+        let key = home.path("key");
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+            .arg(&key)
+            .status();
+        assert!(made.expect("ssh-keygen runs").success());
+        let keystone = &cloud.keystone;
+        let account = |user: &str, project: &str| {
+            json!({
+                "auth": {"auth_url": keystone.url(), "username": user, "password": "test-only", "project_name": project,
+                    "user_domain_id": "default", "project_domain_id": "default"},
+                "region_name": keystone.region(),
+            })
+        };
+        let clouds =
+            json!({"admin": account("berth", "service"), "tenant": account("tenant", "tenant")});
+        let shell = OpenStackShell::start(AcceleratorPlugin::OpenStackClient, &clouds);
+        // What is JSON is YAML.
+        let text = json!({ "clouds": clouds }).to_string();
+        let file = home.path("clouds.yaml");
+        std::fs::write(&file, text).expect("a file");
+        Self {
+            shell: RefCell::new(shell.expect("the shell starts")),
+            key,
+            clouds: file,
+        }
+    }
+
+    fn run(&self, cloud: &str, words: &str) -> Value {
+        let words = words.replace(
+            "key.pub",
+            &self.key.with_extension("pub").display().to_string(),
+        );
+        let is_shown = ["create", "show", "list"].iter().any(|word| {
+            let word = format!(" {word} ");
+            words.contains(&word)
+        });
+        let format = if is_shown { " -f json" } else { "" };
+        let line = format!("--os-cloud {cloud} {words}{format}");
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = self
+            .shell
+            .borrow_mut()
+            .run(&words)
+            .expect("the shell answers");
+        assert_eq!(output.code, 0, "{line}: {}{}", output.out, output.err);
+        output.json()
+    }
+
+    fn tenant(&self, words: &str) -> Value {
+        self.run("tenant", words)
+    }
+
+    fn admin(&self, words: &str) -> Value {
+        self.run("admin", words)
+    }
+
+    /// The id of what the tenant creates.
+    fn made(&self, words: &str) -> String {
+        text(&self.tenant(words)["id"])
+    }
+
+    /// Whether a guest takes the key and runs a command.
+    fn ssh(&self, address: &str, command: &str, limit: Duration) -> bool {
+        let output = Command::new("ssh")
+            .args([
+                "-n",
+                "-o",
+                "StrictHostKeyChecking=no",
+                "-o",
+                "UserKnownHostsFile=/dev/null",
+            ])
+            .args(["-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o"])
+            .arg(format!("ConnectTimeout={}", limit.as_secs()))
+            .arg("-i")
+            .arg(&self.key)
+            .arg(format!("root@{address}"))
+            .arg(command)
+            .output();
+        output.expect("ssh runs").status.success()
+    }
+}
+
+struct Networks {
+    private: String,
+}
+
+/// The tenant's networks, and a router to an external network on `br-ex` with this host as its gateway.
+fn networks(clients: &mut Clients) -> Networks {
+    let private = clients.made("network create private");
+    clients.tenant("subnet create --network private --subnet-range 10.11.0.0/24 private");
+    clients.tenant("network create backend");
+    clients.tenant("subnet create --network backend --subnet-range 10.12.0.0/24 backend");
+    clients.admin(
+        "network create --external --provider-network-type flat --provider-physical-network public public",
+    );
+    clients.admin(
+        "subnet create --network public --subnet-range 203.0.113.0/24 --gateway 203.0.113.1 --no-dhcp public",
+    );
+    clients.tenant("router create out");
+    clients.tenant("router set --external-gateway public out");
+    clients.tenant("router add subnet out private");
+    ip("address add 203.0.113.1/24 dev br-ex");
+    ip("link set br-ex up");
+    Networks { private }
+}
+
+/// The address that a guest has from DHCP.
+fn lease(home: &BerthHome, guest: &str) -> String {
+    let log = home.path(&format!("instances/{guest}/console.log"));
+    let read = || std::fs::read_to_string(&log).unwrap_or_default();
+    until("the guest has its lease", || {
+        read().contains("eth0 has the address ")
+    });
+    let text = read();
+    let (_, address) = text.split_once("eth0 has the address ").expect("a lease");
+    let address = address.split_whitespace().next();
+    address.expect("an address").to_owned()
 }
 
 /// Puts this host into the network, as a machine on it: an internal interface of the switch, for a port of Neutron's.
 fn join_network(cloud: &NetworkCloud, chassis: &RealChassis, network: &str) {
-    let port = json!({"port": {"network_id": network, "tenant_id": PROJECT, "device_owner": "network:test",
+    let port = json!({"port": {"network_id": network, "tenant_id": cloud.tenant(), "device_owner": "network:test",
         "binding:host_id": HOST, "port_security_enabled": false}});
     let port = cloud.ask(Method::POST, "/v2.0/ports", &port);
     let port = &port["port"];
-    let text = |value: &Value| value.as_str().expect("a text").to_owned();
     let (id, mac) = (text(&port["id"]), text(&port["mac_address"]));
     let address = text(&port["fixed_ips"][0]["ip_address"]);
     let (mac_setting, id_setting) = (
@@ -209,40 +385,6 @@ fn join_network(cloud: &NetworkCloud, chassis: &RealChassis, network: &str) {
     ip("link set host0 up");
 }
 
-/// An external network on `br-ex` with this host as its gateway, a router, and a floating address of the port.
-fn floating_address(cloud: &NetworkCloud, port: &Value, subnet: &str) -> String {
-    let make = |kind: &str, body: Value| {
-        let path = format!("/v2.0/{}s", kind.replace('_', "-"));
-        let made = cloud.ask(Method::POST, &path, &json!({ kind: body }));
-        let id = made[kind]["id"].as_str().expect("an id").to_owned();
-        (made, id)
-    };
-    let (_, network) = make(
-        "network",
-        json!({"name": "public", "router:external": true,
-        "provider:network_type": "flat", "provider:physical_network": "public"}),
-    );
-    make(
-        "subnet",
-        json!({"network_id": network, "cidr": "203.0.113.0/24", "ip_version": 4,
-        "gateway_ip": "203.0.113.1", "enable_dhcp": false}),
-    );
-    let (_, router) = make(
-        "router",
-        json!({"name": "out", "external_gateway_info": {"network_id": network}}),
-    );
-    let path = format!("/v2.0/routers/{router}/add_router_interface");
-    cloud.ask(Method::PUT, &path, &json!({"subnet_id": subnet}));
-    let (made, _) = make(
-        "floatingip",
-        json!({"floating_network_id": network, "port_id": port["id"]}),
-    );
-    ip("address add 203.0.113.1/24 dev br-ex");
-    ip("link set br-ex up");
-    let address = &made["floatingip"]["floating_ip_address"];
-    address.as_str().expect("an address").to_owned()
-}
-
 fn ip(words: &str) {
     let status = Command::new("ip").args(words.split(' ')).status();
     assert!(status.expect("ip runs").success(), "ip {words}");
@@ -253,90 +395,43 @@ fn berth_up(
     cloud: &NetworkCloud,
     libvirtd: &Libvirtd,
     chassis: &RealChassis,
-    images: &Path,
 ) -> RunningBerth {
     std::fs::create_dir(home.path("instances")).expect("a folder");
-    let open = "listen = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"\n";
+    let open = "auth_strategy = \"noauth2\"\n";
+    let at = |url: &str| {
+        url.trim_start_matches("http://")
+            .trim_end_matches("/v2.1")
+            .to_owned()
+    };
     home.configure(&format!(
         "host = \"{HOST}\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\nperiodic_fuzzy_delay = 0\n\
          [libvirt]\nconnection_uri = \"{}\"\nvirt_type = \"qemu\"\n\
          [os_vif_ovs]\novsdb_connection = \"unix:{}\"\n\
-         [image_cache]\nimage_directories = [\"{}\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
+         [agent]\nadmin_socket = \"@HOME@/agent.sock\"\nmetrics_listen = \"{METRICS}\"\n\
          [neutron]\nauth_type = \"password\"\nauth_url = \"{}\"\nusername = \"berth\"\npassword = \"test-only\"\n\
          user_domain_name = \"Default\"\nproject_name = \"service\"\nproject_domain_name = \"Default\"\nregion_name = \"{}\"\n\
-         [placement_service]\n{open}[accelerator_service]\n{open}[conductor_service]\n{open}",
+         [keystone_authtoken]\n{}\n\
+         [placement_service]\nlisten = \"{}\"\n{open}[accelerator_service]\nlisten = \"127.0.0.1:0\"\n{open}\
+         [conductor_service]\nlisten = \"127.0.0.1:0\"\n{open}\
+         [compute_service]\nlisten = \"{}\"\nauth_strategy = \"keystone\"\n\n[glance]\n{}\n",
         libvirtd.uri(),
         chassis.socket().display(),
-        images.display(),
         cloud.keystone.url(),
         cloud.keystone.region(),
+        authtoken(&cloud.keystone),
+        at(PLACEMENT),
+        at(COMPUTE),
+        login(&cloud.keystone),
     ))
     .expect("a configuration");
     let config = home.config_file().display().to_string();
     let up = home.start(["--config", &config, "up"]).expect("it starts");
-    let endpoint = home.state_dir().join("conductor.endpoint");
-    until("berth up", || endpoint.exists());
+    // The conductor answers before the agent has reported the host.
+    until("the host is reported", || {
+        let health = HttpCall::new(Method::GET, format!("http://{METRICS}/healthz")).send();
+        health.is_ok_and(|health| health.status == 200)
+    });
     up
-}
-
-fn guest(images: &Path, key: &Path, network: &str, group: &str) -> Value {
-    let file = |name: &str| images.join(name).display().to_string();
-    let public = std::fs::read_to_string(key.with_extension("pub")).expect("the public key");
-    let described = std::fs::read_to_string(images.join("images.toml")).expect("the image");
-    let (_, checksum) = described.split_once("checksum = \"").expect("a checksum");
-    let checksum = checksum.split('"').next().expect("a checksum");
-    json!({
-        "name": "web",
-        "flavor": {"name": "tiny", "vcpus": 1, "ram_mb": 256},
-        "image": {"location": {"path": file("disk.img")}, "format": "raw", "checksum": checksum,
-            // The guest's kernel has no driver for SATA, the usual bus of a config drive.
-            "properties": {"hw_cdrom_bus": "scsi", "hw_scsi_model": "virtio-scsi"}},
-        "kernel": {"kernel": file("vmlinuz"), "ramdisk": file("initrd.gz"),
-            "command_line": "console=ttyS0 quiet no_timer_check"},
-        "config_drive": {"ssh_keys": [{"name": "key", "public_key": public.trim()}]},
-        "requested_networks": [{"uuid": network}],
-        "security_groups": [group],
-    })
-}
-
-fn port_of(cloud: &NetworkCloud, guest: &str) -> Value {
-    let ports = cloud.ask(
-        Method::GET,
-        &format!("/v2.0/ports?device_id={guest}"),
-        &Value::Null,
-    );
-    ports["ports"][0].clone()
-}
-
-fn ssh_key(home: &BerthHome) -> PathBuf {
-    let key = home.path("key");
-    let made = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-        .arg(&key)
-        .status();
-    assert!(made.expect("ssh-keygen runs").success());
-    key
-}
-
-/// Whether the guest takes the key and runs a command.
-fn ssh(key: &Path, address: &str, limit: Duration) -> bool {
-    let output = Command::new("ssh")
-        .args([
-            "-n",
-            "-o",
-            "StrictHostKeyChecking=no",
-            "-o",
-            "UserKnownHostsFile=/dev/null",
-        ])
-        .args(["-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o"])
-        .arg(format!("ConnectTimeout={}", limit.as_secs()))
-        .arg("-i")
-        .arg(key)
-        .arg(format!("root@{address}"))
-        .arg("hostname")
-        .output();
-    let output = output.expect("ssh runs");
-    output.status.success() && output.stdout == b"web\n"
 }
 
 /// The folder with the guest.

@@ -21,7 +21,7 @@ use berth_agent_instances::{
     BuildError, GuestResources, Guests, GuestsError, PowerError, TransitionError,
 };
 use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::{GuestError, GuestPowerOutcome, VirtDriver};
+use berth_virt::{GuestError, GuestPowerOutcome, InterfaceOutcome, VirtDriver};
 use berth_wire::guest::{ActionId, GuestAction, NoActionId};
 use serde::Deserialize;
 
@@ -61,7 +61,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests/{uuid}/action",
-        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`, `extra_specs` (of the flavor: with them the guest gets the devices that they and the image's properties describe);\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
+        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`, `extra_specs` (of the flavor: with them the guest gets the devices that they and the image's properties describe);\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `attach_interface`: `port`, the VIF of a Neutron port that is bound to this host;\n- `detach_interface`: `port`, the UUID of the port; a running guest must release it within a minute;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
     ),
     (
         "GET",
@@ -242,6 +242,14 @@ async fn action<D: VirtDriver, R: GuestResources>(
                 acting.update_config_drive(uuid, change).await?;
                 Ok(GuestPowerOutcome::Done)
             }
+            ActionRequest::AttachInterface(interface) => {
+                let attached = acting.attach_interface(uuid, *interface, id.as_ref());
+                Ok(outcome_of(attached.await?))
+            }
+            ActionRequest::DetachInterface(port) => {
+                let detached = acting.detach_interface(uuid, port, id.as_ref());
+                Ok(outcome_of(detached.await?))
+            }
             ActionRequest::Suspend => Ok(acting.suspend(uuid, id.as_ref()).await?),
             ActionRequest::LiveMigrate(node) => {
                 acting.live_migrate(uuid, &node).await?;
@@ -274,6 +282,14 @@ async fn action<D: VirtDriver, R: GuestResources>(
     }
 }
 
+fn outcome_of(outcome: InterfaceOutcome) -> GuestPowerOutcome {
+    match outcome {
+        InterfaceOutcome::Changed => GuestPowerOutcome::Done,
+        InterfaceOutcome::Unchanged => GuestPowerOutcome::Unchanged,
+        InterfaceOutcome::NotThere => GuestPowerOutcome::NotThere,
+    }
+}
+
 /// Status and code of the response to a failed action.
 fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) {
     match error {
@@ -299,6 +315,7 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
         }
         TransitionError::Machine { .. }
         | TransitionError::Firmware { .. }
+        | TransitionError::Power(PowerError::Interface(_))
         | TransitionError::Capability { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
         TransitionError::Observe(_) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
         TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => {

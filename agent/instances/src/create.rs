@@ -53,7 +53,7 @@ pub use error::{BuildError, BuildFault};
 pub use host_check::MissingCapability;
 pub(crate) use host_check::check_machine;
 pub use options::{BuildContext, BuildOptions, TreeLookup};
-pub use parse::{config_drive_change, image_of, kernel_of};
+pub use parse::{attached_interface, config_drive_change, image_of, kernel_of};
 pub(crate) use usage::conflicting_pins;
 pub use usage::{devices_in_use, host_usage};
 

@@ -29,6 +29,8 @@ use http::Request;
 use tokio::sync::Notify;
 
 use crate::accelerators::Accelerators;
+use uuid::Uuid;
+
 use crate::external_events::ExternalEvents;
 use crate::fault_harness::journal::FaultJournal;
 use crate::files::GuestFiles;
@@ -51,6 +53,8 @@ pub enum SimulatedFailure {
     ServiceAway,
     DeviceUnhealthy(u32),
     PrepareFails(u32),
+    /// The hypervisor attaches no interfaces.
+    AttachFails,
     ResetFails(u32),
     ResetHangs(u32),
     DefineFails,
@@ -73,6 +77,8 @@ pub enum PlantedBug {
     SkipsResets,
     /// Removed guests remain on the hypervisor.
     KeepsGuests,
+    /// Unplugged ports remain on the switch.
+    KeepsPorts,
 }
 
 /// The kernel's state of a device.
@@ -101,6 +107,8 @@ pub struct SimulatedWorld {
     pub files: BTreeMap<String, String>,
     /// The guests with stored secrets.
     pub stored_secrets: BTreeSet<ConsumerUuid>,
+    /// The ports on the switch, with their guests.
+    pub plugged: BTreeMap<Uuid, ConsumerUuid>,
     /// The definition of each guest.
     pub documents: BTreeMap<ConsumerUuid, GuestSpec>,
     /// Additional memory for a guest's next start, in MiB.

@@ -341,10 +341,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// The addresses of these guests' interfaces; empty if the hypervisor does not answer in time.
     pub async fn addresses(&self, records: &[Arc<GuestRecord>]) -> InterfaceAddresses {
-        let connected = records.iter().map(|record| &record.request);
-        let connected =
-            connected.filter(|request| !request.spec().interfaces.as_slice().is_empty());
-        let guests: BTreeSet<ConsumerUuid> = connected.map(GuestRequest::uuid).collect();
+        let connected = records.iter();
+        let connected = connected.filter(|record| !record.interfaces().as_slice().is_empty());
+        let guests: BTreeSet<ConsumerUuid> =
+            connected.map(|record| record.request.uuid()).collect();
         if guests.is_empty() {
             return InterfaceAddresses::default();
         }

@@ -142,6 +142,18 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         self.ports.wait_plugged(spec).await
     }
 
+    async fn check_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        self.ports.check(spec).await
+    }
+
+    async fn plug_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        self.ports.plug(spec).await
+    }
+
+    async fn unplug_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        self.ports.unplug(spec).await
+    }
+
     async fn plugged_ports(&self) -> Result<Vec<SwitchInterface>, ResourceError> {
         self.ports.plugged().await
     }

@@ -47,6 +47,7 @@ mod guests;
 mod host_ports;
 mod host_resources;
 mod image_downloads;
+mod interfaces;
 mod live_console;
 mod manager;
 mod outcome;

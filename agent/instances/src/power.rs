@@ -44,6 +44,9 @@ pub enum PowerError {
     /// A device must not be used now.
     #[error("the guest cannot be started: {0}")]
     Resource(#[from] ResourceError),
+    /// The guest cannot have this interface next to its others.
+    #[error("the interface cannot be attached: {0}")]
+    Interface(#[source] GuestSpecError),
     #[error("the record of the guest in the journal is invalid: {0}")]
     Spec(#[from] GuestSpecError),
     #[error("the record of the guest in the journal is invalid: {0}")]

@@ -131,6 +131,33 @@ pub trait GuestResources: Send + Sync + 'static {
         ready(Ok(()))
     }
 
+    /// Checks that the spec's ports can be plugged. Changes nothing.
+    fn check_ports(
+        &self,
+        spec: &GuestSpec,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = spec;
+        ready(Ok(()))
+    }
+
+    /// Plugs the spec's ports. A plugged port stays as it is.
+    fn plug_ports(
+        &self,
+        spec: &GuestSpec,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = spec;
+        ready(Ok(()))
+    }
+
+    /// Unplugs the spec's ports.
+    fn unplug_ports(
+        &self,
+        spec: &GuestSpec,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = spec;
+        ready(Ok(()))
+    }
+
     /// The interfaces that this agent added to the host's switch, for guests that exist or are gone.
     fn plugged_ports(
         &self,

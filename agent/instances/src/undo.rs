@@ -113,7 +113,8 @@ async fn release_resources<D: VirtDriver, R: GuestResources>(
     }
     let uuid = record.request.uuid();
     let bound = record.devices.clone().unwrap_or_default();
-    let spec = bound.attached_to(record.request.spec())?;
+    let mut spec = bound.attached_to(record.request.spec())?;
+    spec.interfaces = record.interfaces().clone();
     context
         .record_step(uuid, SpawnStep::Prepare, StepState::Undoing)
         .await?;

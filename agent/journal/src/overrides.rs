@@ -2,7 +2,7 @@
 //! transition that is under way.
 
 use berth_agent_images::{ConfigDrive, DiskPlan, RecreateDisks};
-use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath, MachineOptions};
+use berth_virt::guest_spec::{GuestBoot, GuestDisks, GuestInterfaces, HostPath, MachineOptions};
 use berth_wire::guest::ActionId;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +119,9 @@ pub struct InstanceOverrides {
     /// The config drive after its last change; `None`: that of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_drive: Option<ConfigDrive>,
+    /// The interfaces after the last attachment or detachment; `None`: those of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interfaces: Option<GuestInterfaces>,
     #[serde(rename = "turning", skip_serializing_if = "Option::is_none")]
     pub transition: Option<PendingTransition>,
     /// Whether the guest was stopped without Berth: from inside, or by a hypervisor command.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_model::ConsumerUuid;
 use berth_store::Value;
-use berth_virt::guest_spec::DesiredPower;
+use berth_virt::guest_spec::{DesiredPower, GuestInterfaces};
 use berth_workflow::{JournalRecord, JournalSchema, RecordRow, StepRecord, StepState};
 use serde::{Deserialize, Serialize};
 
@@ -139,21 +139,35 @@ impl GuestRecord {
         !matches!(self.goal, Goal::Undo { .. }) || self.open().is_some()
     }
 
-    /// The request with the image of the last rebuild and the changed config drive, without a rescue.
+    /// The request with the image of the last rebuild, the changed config drive and the present interfaces, without a
+    /// rescue.
     pub fn own(&self) -> Result<GuestRequest, GuestRequestError> {
+        let request = self.with_interfaces();
         match (&self.overrides.rebuilt, &self.overrides.config_drive) {
-            (Some(form), _) => form.given_to(&self.request),
-            (None, Some(drive)) => BootSource::of(&self.request)
+            (Some(form), _) => form.given_to(&request),
+            (None, Some(drive)) => BootSource::of(&request)
                 .with_config_drive(drive)
-                .given_to(&self.request),
-            (None, None) => Ok(self.request.clone()),
+                .given_to(&request),
+            (None, None) => Ok(request),
         }
+    }
+
+    fn with_interfaces(&self) -> GuestRequest {
+        let interfaces = self.interfaces().clone();
+        self.request.clone().with_interfaces(interfaces)
+    }
+
+    /// The interfaces after the last attachment or detachment.
+    #[must_use]
+    pub fn interfaces(&self) -> &GuestInterfaces {
+        let attached = self.overrides.interfaces.as_ref();
+        attached.unwrap_or(&self.request.spec().interfaces)
     }
 
     /// The request with the image of the rescue or of the last rebuild, as the guest should be now.
     pub fn present(&self) -> Result<GuestRequest, GuestRequestError> {
         match &self.overrides.rescue {
-            Some(form) => form.given_to(&self.request),
+            Some(form) => form.given_to(&self.with_interfaces()),
             None => self.own(),
         }
     }
@@ -161,7 +175,7 @@ impl GuestRecord {
     /// The requests of the rebuilt guest and of the rescued guest, as far as they are valid.
     pub fn other_forms(&self) -> impl Iterator<Item = GuestRequest> {
         let forms = self.overrides.rebuilt.iter().chain(&self.overrides.rescue);
-        forms.filter_map(|form| form.given_to(&self.request).ok())
+        forms.filter_map(|form| form.given_to(&self.with_interfaces()).ok())
     }
 
     /// Whether a transition has begun and the guest must be stopped first.

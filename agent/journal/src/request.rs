@@ -6,7 +6,7 @@ use berth_agent_images::{DiskPlan, DiskPlanError};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::CpuSet;
 use berth_virt::guest_spec::{
-    CpuPinning, DeviceOrigin, GuestBoot, GuestDisks, GuestSpec, MachineOptions,
+    CpuPinning, DeviceOrigin, GuestBoot, GuestDisks, GuestInterfaces, GuestSpec, MachineOptions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +111,13 @@ impl GuestRequest {
     #[must_use]
     pub fn with_machine(mut self, machine: MachineOptions) -> Self {
         self.spec.machine = machine;
+        self
+    }
+
+    /// The same with other interfaces.
+    #[must_use]
+    pub fn with_interfaces(mut self, interfaces: GuestInterfaces) -> Self {
+        self.spec.interfaces = interfaces;
         self
     }
 

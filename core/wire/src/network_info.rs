@@ -64,6 +64,12 @@ fn normal_vnic() -> String {
 }
 
 impl VifBody {
+    /// The tenant's tag of the interface.
+    #[must_use]
+    pub fn tag(&self) -> Option<&str> {
+        self.meta.get("tag")?.as_str()
+    }
+
     /// All fixed addresses of the port.
     pub fn fixed_ips(&self) -> impl Iterator<Item = &FixedIpBody> {
         self.network.subnets.iter().flat_map(|subnet| &subnet.ips)

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{
     Allocation, Allocations, ConsoleKind, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
 };
-use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, MacAddress};
 use berth_virt::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
-    HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
-    ProviderTreeError, TreePair, VirtDriver, WantedDevice,
+    HostEvents, HostView, InterfaceAddresses, InterfaceOutcome, NoLink, ObserveError, PowerAction,
+    PreparedDevice, ProviderTreeError, TreePair, VirtDriver, WantedDevice,
 };
 
 use crate::{Driver, on_driver};
@@ -60,6 +60,22 @@ impl VirtDriver for Driver {
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {
         on_driver!(self, driver => driver.redefine(spec).await)
+    }
+
+    async fn attach_interface(
+        &self,
+        spec: &GuestSpec,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        on_driver!(self, driver => driver.attach_interface(spec, mac).await)
+    }
+
+    async fn detach_interface(
+        &self,
+        uuid: ConsumerUuid,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        on_driver!(self, driver => driver.detach_interface(uuid, mac).await)
     }
 
     async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use berth_model::{ConsumerUuid, NodeName};
-use berth_virt::guest_spec::GuestSpec;
+use berth_virt::guest_spec::{GuestSpec, MacAddress};
 use berth_virt::{
     DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
-    GuestRedefineOutcome, GuestSpawnOutcome, HostEvents, HostView, ObserveError, PowerAction,
-    PreparedDevice, VirtDriver, WantedDevice,
+    GuestRedefineOutcome, GuestSpawnOutcome, HostEvents, HostView, InterfaceOutcome, ObserveError,
+    PowerAction, PreparedDevice, VirtDriver, WantedDevice,
 };
 
 use crate::guest_file::GuestFile;
@@ -258,6 +258,22 @@ impl VirtDriver for FakeDriver {
         let machine = self.machine()?;
         self.guests
             .change(|book| book.redefine(spec, &machine.view))
+    }
+
+    async fn attach_interface(
+        &self,
+        spec: &GuestSpec,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        self.guests.change(|book| book.attach_interface(spec, mac))
+    }
+
+    async fn detach_interface(
+        &self,
+        uuid: ConsumerUuid,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        self.guests.change(|book| book.detach_interface(uuid, mac))
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {

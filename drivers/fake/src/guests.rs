@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
+use berth_virt::guest_spec::{
+    DesiredPower, GuestInterface, GuestInterfaces, GuestSpec, MacAddress, VcpuPin,
+};
 use berth_virt::{
     GuestCell, GuestCpuPolicy, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark,
     GuestMdev, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, GuestView,
-    HeldDevice, HostDeviceId, HostView, NodeView, OfferedHandle, PowerAction, PowerState,
+    HeldDevice, HostDeviceId, HostView, InterfaceOutcome, NodeView, OfferedHandle, PowerAction,
+    PowerState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +27,20 @@ pub(crate) struct FakeGuest {
     spec: GuestSpec,
     /// Running, paused or shut off; a fake guest never crashes.
     state: DesiredPower,
+}
+
+impl FakeGuest {
+    fn set_interfaces(
+        &mut self,
+        interfaces: Vec<GuestInterface>,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        let interfaces = GuestInterfaces::new(interfaces).map_err(|error| GuestError::Another {
+            uuid: self.spec.uuid,
+            difference: error.to_string(),
+        })?;
+        self.spec.interfaces = interfaces;
+        Ok(InterfaceOutcome::Changed)
+    }
 }
 
 /// The guests created by the driver. Copies share the guests: a change copies only the guest that it changes.
@@ -215,6 +232,41 @@ impl GuestBook {
         }
         made.spec = spec.clone();
         Ok(GuestRedefineOutcome::Redefined)
+    }
+
+    pub(crate) fn attach_interface(
+        &mut self,
+        spec: &GuestSpec,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        let Some(made) = self.of(spec.uuid) else {
+            return Ok(InterfaceOutcome::NotThere);
+        };
+        let added = spec.interfaces.as_slice().iter();
+        let added = added.filter(|interface| interface.mac == mac).cloned();
+        let mut interfaces = made.spec.interfaces.as_slice().to_vec();
+        if interfaces.iter().any(|interface| interface.mac == mac) {
+            return Ok(InterfaceOutcome::Unchanged);
+        }
+        interfaces.extend(added);
+        made.set_interfaces(interfaces)
+    }
+
+    pub(crate) fn detach_interface(
+        &mut self,
+        uuid: ConsumerUuid,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        let Some(made) = self.of(uuid) else {
+            return Ok(InterfaceOutcome::NotThere);
+        };
+        let mut interfaces = made.spec.interfaces.as_slice().to_vec();
+        let before = interfaces.len();
+        interfaces.retain(|interface| interface.mac != mac);
+        match interfaces.len() == before {
+            true => Ok(InterfaceOutcome::Unchanged),
+            false => made.set_interfaces(interfaces),
+        }
     }
 
     pub(crate) fn suspend(

@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use berth_model::{ConsoleKind, ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastObservation, Procfs, Sysfs};
-use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, MacAddress};
 use berth_virt::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
-    HostDeviceId, HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction,
-    PreparedDevice, VirtDriver, WantedDevice,
+    HostDeviceId, HostEvents, HostView, InterfaceAddresses, InterfaceOutcome, NoLink, ObserveError,
+    PowerAction, PreparedDevice, VirtDriver, WantedDevice,
 };
 
 use crate::connection::{LibvirtConnection, Session};
 use crate::devices::{FunctionLocks, HostDevices, Task};
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
-use crate::guests::{self, PowerStep, Starts};
+use crate::guests::{self, DetachStep, PowerStep, Starts};
 use crate::links;
 use crate::observe;
 use crate::options::{LibvirtOptions, VirtType};
@@ -29,6 +29,11 @@ use crate::watch::{KernelEvents, Subscribers, Watch};
 const CHANGE_LIMIT: Duration = Duration::from_mins(5);
 /// The interval at which a graceful shutdown is checked.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(250);
+/// How long a guest may take to release an interface before it is asked again. An operating system that is still booting
+/// misses the request.
+const DETACH_WAIT: Duration = Duration::from_secs(10);
+/// How often a guest is asked to release an interface.
+const DETACH_TRIES: u32 = 6;
 
 /// The libvirt driver. Creating it connects to nothing; the first observation does.
 #[derive(Debug)]
@@ -213,6 +218,23 @@ impl LibvirtDriver {
     }
 
     /// Waits until a guest has shut down, and powers it off after the grace period.
+    /// Waits for a running guest to release an interface; `false` if it did not in [`DETACH_WAIT`].
+    async fn wait_for_release(
+        &self,
+        uuid: ConsumerUuid,
+        mac: MacAddress,
+    ) -> Result<bool, GuestError> {
+        let end = tokio::time::Instant::now() + DETACH_WAIT;
+        while tokio::time::Instant::now() < end {
+            let has = move |session: &Session| guests::has_interface(session.connect(), uuid, mac);
+            if !self.change(uuid, "observing a guest", has).await? {
+                return Ok(true);
+            }
+            tokio::time::sleep(SHUTDOWN_POLL).await;
+        }
+        Ok(false)
+    }
+
     async fn wait_for_end(
         &self,
         uuid: ConsumerUuid,
@@ -415,6 +437,41 @@ impl VirtDriver for LibvirtDriver {
             guests::redefine(session.connect(), &spec, &options)
         })
         .await
+    }
+
+    async fn attach_interface(
+        &self,
+        spec: &GuestSpec,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        let (spec, options) = (spec.clone(), self.guest_xml_options());
+        self.change(spec.uuid, "attaching an interface", move |session| {
+            guests::attach_interface(session.connect(), &spec, mac, &options)
+        })
+        .await
+    }
+
+    async fn detach_interface(
+        &self,
+        uuid: ConsumerUuid,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        for _ in 0..DETACH_TRIES {
+            let detach =
+                move |session: &Session| guests::detach_interface(session.connect(), uuid, mac);
+            let step = self.change(uuid, "detaching an interface", detach).await?;
+            if let DetachStep::Ended(outcome) = step {
+                return Ok(outcome);
+            }
+            if self.wait_for_release(uuid, mac).await? {
+                return Ok(InterfaceOutcome::Changed);
+            }
+        }
+        Err(GuestError::InterfaceInUse {
+            uuid,
+            mac,
+            limit: DETACH_WAIT * DETACH_TRIES,
+        })
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use berth_model::{AddressWidth, CpuLimits, MachineOptions, MachineType};
 use berth_virt::guest_spec::{
-    CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MemoryPages, VcpuPin,
+    CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MacAddress, MemoryPages, VcpuPin,
 };
 
 use crate::guest_metadata::{GuestMetadata, NovaInstance};
@@ -136,10 +136,26 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         on_crash: "destroy",
         devices: devices::devices(spec, options),
     };
+    document(&domain)
+}
+
+/// The document of the guest's interface with this Ethernet address; `None` if its specification has none.
+pub(crate) fn interface_xml(
+    spec: &GuestSpec,
+    mac: MacAddress,
+    options: &GuestXmlOptions,
+) -> Option<String> {
+    let mut all = spec.interfaces.as_slice().iter();
+    let interface = all.find(|interface| interface.mac == mac)?;
+    Some(document(&devices::interface(interface, spec, options)))
+}
+
+fn document(element: &impl serde::Serialize) -> String {
     let mut text = String::new();
     let mut serializer = quick_xml::se::Serializer::new(&mut text);
     serializer.indent(' ', 2);
-    serde::Serialize::serialize(&domain, serializer)
+    element
+        .serialize(serializer)
         .expect("elements of fixed names and plain texts always make a document");
     text
 }

@@ -36,7 +36,10 @@ use virt_sys as sys;
 use crate::connection::Session;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 use crate::network_filter::{self, is_filterable};
-pub(crate) use change::{live_migrate, redefine, suspend as save};
+pub(crate) use change::{
+    DetachStep, attach_interface, detach_interface, has_interface, live_migrate, redefine,
+    suspend as save,
+};
 pub(crate) use console::console;
 pub(crate) use destroy::destroy;
 use error::{is, refused};

@@ -9,12 +9,12 @@ use berth_model::{
 };
 use futures_core::Stream;
 
-use crate::guest_spec::{GuestInterfaces, GuestSpec};
+use crate::guest_spec::{GuestInterfaces, GuestSpec, MacAddress};
 use crate::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
-    HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
-    ProviderTreeError, TreePair, WantedDevice,
+    HostView, InterfaceAddresses, InterfaceOutcome, NoLink, ObserveError, PowerAction,
+    PreparedDevice, ProviderTreeError, TreePair, WantedDevice,
 };
 
 /// Notification of a change on the host. The agent responds with a tick; the next `observe` finds the details.
@@ -155,6 +155,34 @@ pub trait VirtDriver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<GuestRedefineOutcome, GuestError>> + Send {
         let _ = spec;
         ready(Err(self.guests_not_supported()))
+    }
+
+    /// Gives an existing guest the interface of its specification that has this Ethernet address, also while the guest runs. A
+    /// guest that has the interface keeps it. The link that the interface needs must exist. Fails with [`GuestError`].
+    fn attach_interface(
+        &self,
+        spec: &GuestSpec,
+        mac: MacAddress,
+    ) -> impl Future<Output = Result<InterfaceOutcome, GuestError>> + Send {
+        let _ = (spec, mac);
+        ready(Err(GuestError::Unsupported {
+            driver: self.name(),
+            action: "attach interfaces to guests",
+        }))
+    }
+
+    /// Takes the interface with this Ethernet address from a guest, and waits until a running guest has released it. Fails with
+    /// [`GuestError`]: [`GuestError::InterfaceInUse`] if the guest does not release it in time.
+    fn detach_interface(
+        &self,
+        uuid: ConsumerUuid,
+        mac: MacAddress,
+    ) -> impl Future<Output = Result<InterfaceOutcome, GuestError>> + Send {
+        let _ = (uuid, mac);
+        ready(Err(GuestError::Unsupported {
+            driver: self.name(),
+            action: "detach interfaces from guests",
+        }))
     }
 
     /// Saves a running guest's memory to disk and switches it off; the next start resumes it. Fails with

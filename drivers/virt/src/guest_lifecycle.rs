@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::guest_hardware::GuestHardware;
-use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource, text};
+use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource, MacAddress, text};
 
 /// The outcome of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +40,19 @@ pub enum GuestDestroyOutcome {
 pub enum GuestRedefineOutcome {
     /// The guest has the new definition.
     Redefined,
+    /// The guest does not exist.
+    NotThere,
+}
+
+/// The outcome of attaching or detaching an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[must_use = "the outcome must be handled"]
+pub enum InterfaceOutcome {
+    /// The guest has the interface now, or has it no longer.
+    Changed,
+    /// That was so before the call; nothing was changed.
+    Unchanged,
     /// The guest does not exist.
     NotThere,
 }
@@ -306,6 +319,19 @@ pub enum GuestError {
         /// The state that does not permit the operation.
         state: PowerState,
     },
+    /// The guest did not release an interface. It may do so later.
+    #[error(
+        "guest {uuid} did not release the interface {mac} within {limit:?}: its operating system must support the removal of PCI \
+         devices and be up; try again later, or while the guest is off"
+    )]
+    InterfaceInUse {
+        /// The UUID of the affected guest.
+        uuid: ConsumerUuid,
+        /// The Ethernet address of the interface.
+        mac: MacAddress,
+        /// How long was waited.
+        limit: Duration,
+    },
     /// The guest has no such console now.
     #[error("guest {uuid} has no {kind} console: {reason}")]
     NoConsole {
@@ -470,6 +496,7 @@ impl GuestError {
             | GuestError::NotOff { .. }
             | GuestError::NotRunning { .. }
             | GuestError::NoConsole { .. }
+            | GuestError::InterfaceInUse { .. }
             | GuestError::WrongState { .. } => Disposition::Refresh,
             GuestError::NotSupported { .. }
             | GuestError::Unsupported { .. }

@@ -41,7 +41,8 @@ pub use guest_diagnostics::{
 pub use guest_hardware::GuestHardware;
 pub use guest_lifecycle::{
     GuestDestroyOutcome, GuestError, GuestMark, GuestOnHost, GuestPowerOutcome,
-    GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice, HostDeviceId, NoLink, PowerAction,
+    GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice, HostDeviceId, InterfaceOutcome, NoLink,
+    PowerAction,
 };
 pub use homes::{guest_behind, homes};
 pub use host_device::{

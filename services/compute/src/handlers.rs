@@ -24,6 +24,7 @@ mod server_attachments;
 mod server_create;
 mod server_diagnostics;
 mod server_groups;
+mod server_interfaces;
 mod server_metadata;
 mod server_query;
 mod server_rebuild;
@@ -54,6 +55,7 @@ pub(crate) fn operations() -> OperationSet<ComputeApi> {
         server_metadata::operations(),
         server_tags::operations(),
         server_attachments::operations(),
+        server_interfaces::operations(),
         server_diagnostics::operations(),
         external_events::operations(),
         limits::operations(),

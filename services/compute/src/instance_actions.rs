@@ -14,6 +14,7 @@ use uuid::Uuid;
 pub(crate) use listing::ActionsPart;
 
 use crate::compute::Compute;
+use crate::server_state::Action;
 use crate::servers::ServerError;
 
 /// How long the history of a deleted server is kept.
@@ -76,10 +77,33 @@ pub struct InstanceAction {
 pub(crate) struct OpenAction {
     pub(crate) id: i64,
     pub(crate) request_id: String,
-    /// The agent's request body, JSON.
+    /// The agent's request body, or an [`InterfaceChange`]; JSON.
+    ///
+    /// [`InterfaceChange`]: crate::interface_changes::InterfaceChange
     pub(crate) body: String,
-    /// Whether it is a change of the config drive.
-    pub(crate) is_drive_update: bool,
+    pub(crate) kind: ActionKind,
+}
+
+/// Who carries out an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ActionKind {
+    /// The agent.
+    Guest,
+    /// The agent, for a change of the config drive.
+    DriveUpdate,
+    /// The conductor, for a change of the guest's interfaces.
+    Interface,
+}
+
+impl ActionKind {
+    fn of(action: &str) -> Self {
+        let interface = [Action::AttachInterface, Action::DetachInterface];
+        match action {
+            DRIVE_UPDATE => Self::DriveUpdate,
+            name if interface.iter().any(|one| one.as_str() == name) => Self::Interface,
+            _ => Self::Guest,
+        }
+    }
 }
 
 pub(crate) struct NewAction<'a> {
@@ -109,12 +133,39 @@ impl Compute {
     }
 }
 
+impl Compute {
+    /// The outcome of the action of a request; `None` if there is no such action, or while it is pending.
+    pub(crate) async fn action_outcome(
+        &self,
+        server: Uuid,
+        request_id: &str,
+        action: Action,
+    ) -> Result<Option<ActionOutcome>, ServerError> {
+        let mut tx = self.tables.read().await?;
+        let sql = "SELECT outcome, details FROM compute_server_actions \
+             WHERE server_uuid = ? AND request_id = ? AND action = ? ORDER BY id DESC LIMIT 1";
+        let statement = Statement::new(sql)
+            .bind(server.to_string())
+            .bind(request_id)
+            .bind(action.as_str());
+        let Some(row) = tx.row(statement).await? else {
+            return Ok(None);
+        };
+        let success = ActionOutcome::Success.as_str();
+        Ok(match row.opt_text(0)? {
+            None => None,
+            Some(outcome) if outcome == success => Some(ActionOutcome::Success),
+            Some(_) => Some(ActionOutcome::Error(row.opt_text(1)?)),
+        })
+    }
+}
+
 fn open(row: &Row) -> Result<OpenAction, SqlError> {
     Ok(OpenAction {
         id: row.int(0)?,
         request_id: row.text(1)?,
         body: row.text(2)?,
-        is_drive_update: row.text(3)? == DRIVE_UPDATE,
+        kind: ActionKind::of(&row.text(3)?),
     })
 }
 

@@ -23,6 +23,7 @@
 //! | `agents` | queries agents about guests |
 //! | `server_reconciler` | the background loop: continues unfinished work |
 //! | `server_actions`, `retry_schedule` | carries out actions through agents, with retries |
+//! | `interface_changes` | attaches ports to servers, and detaches them, through the conductor |
 //! | `owners`, `lost_servers` | ownership of servers by conductor journals, and guests without a server |
 //! | `consoles` | tokens and URLs of consoles, and the connections that tokens open |
 //! | `external_events` | forwards events of other services to agents |
@@ -47,6 +48,7 @@ mod flavors;
 mod handlers;
 mod images;
 mod instance_actions;
+mod interface_changes;
 mod key_pairs;
 mod lost_servers;
 mod microversions;

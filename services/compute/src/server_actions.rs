@@ -7,18 +7,19 @@ use berth_conductor::ConductorError;
 use berth_keyed_tasks::KeyGuard;
 use berth_model::ConsumerUuid;
 use berth_wire::guest::{ActionId, GuestAction, GuestBody};
+use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::compute::Compute;
-use crate::instance_actions::{ActionOutcome, OpenAction};
+use crate::instance_actions::{ActionKind, ActionOutcome, OpenAction};
 use crate::retry_schedule::RetryCause;
 use crate::server_state::{Action, GuestStatus};
 use crate::server_status::stored_report;
 use crate::servers::{ActionChanges, ActionEnd, ServerActionStart, ServerError};
 
 /// The agent's answer to an action.
-enum AgentAnswer {
+pub(crate) enum AgentAnswer {
     Ended(ActionEnd),
     NoAnswer,
     /// Not possible now, for this reason: retry for a limited time.
@@ -46,6 +47,8 @@ pub(crate) fn action_of(action: &GuestAction) -> Option<Action> {
         GuestAction::Rescue { .. } => Action::Rescue,
         GuestAction::Unrescue {} => Action::Unrescue,
         GuestAction::Rebuild { .. } => Action::Rebuild,
+        // The conductor sends these.
+        GuestAction::AttachInterface { .. } | GuestAction::DetachInterface { .. } => return None,
         GuestAction::Suspend {}
         | GuestAction::LiveMigrate { .. }
         | GuestAction::UpdateConfigDrive { .. } => return None,
@@ -72,6 +75,15 @@ impl Compute {
             user_id,
             request_id,
         };
+        self.queue_action(server, start).await
+    }
+
+    /// Records an action and starts to carry it out.
+    pub(crate) async fn queue_action(
+        &self,
+        server: Uuid,
+        start: ServerActionStart<'_>,
+    ) -> Result<(), ServerError> {
         let changes_drive = start.changes.change_drive();
         self.record_action_start(server, start).await?;
         if changes_drive {
@@ -151,13 +163,18 @@ impl Compute {
                     if !failed(RetryCause::NotNow) {
                         return Ok(QueueState::Pending);
                     }
+                    if action.kind == ActionKind::Interface {
+                        self.cancel_interface_change(uuid, &action).await;
+                    }
                     let reason = format!("gave up after repeated attempts: {reason}");
                     failure(reason, None)
                 }
             };
-            let recorded = match action.is_drive_update {
-                true => self.delete_drive_update(action.id).await,
-                false => self.record_action_end(uuid, action.id, end.clone()).await,
+            let recorded = match action.kind {
+                ActionKind::DriveUpdate => self.delete_drive_update(action.id).await,
+                ActionKind::Guest | ActionKind::Interface => {
+                    self.record_action_end(uuid, action.id, end.clone()).await
+                }
             };
             if let Err(error) = recorded {
                 failed(RetryCause::NotWritten(end));
@@ -173,9 +190,13 @@ impl Compute {
         uuid: Uuid,
         action: &OpenAction,
     ) -> Result<AgentAnswer, ServerError> {
+        if action.kind == ActionKind::Interface {
+            return Ok(self.change_interface(uuid, action).await);
+        }
+        let is_drive_update = action.kind == ActionKind::DriveUpdate;
         let guest = ConsumerUuid::from(uuid);
         let failed = |reason: &str| Ok(AgentAnswer::Ended(failure(reason.to_owned(), None)));
-        let Some((mut request, id)) = parse_action(action) else {
+        let Some((mut request, id)) = parse_action::<GuestAction>(action) else {
             return failed("this release does not know the action");
         };
         let mut is_settled = true;
@@ -200,7 +221,7 @@ impl Compute {
         let Some(agent) = self.inner.conductor.agent(&chosen.host_node()) else {
             // After a start, agents register one after another.
             let reason = "the agent of its host is not registered";
-            return Ok(match action.is_drive_update {
+            return Ok(match is_drive_update {
                 true => AgentAnswer::NoAnswer,
                 false => AgentAnswer::NotNow(reason.to_owned()),
             });
@@ -208,10 +229,8 @@ impl Compute {
         match agent.action(guest, &request, Some(&id)).await {
             Ok(guest) => Ok(AgentAnswer::Ended(success(&guest))),
             Err(GuestApiError::Call(_)) => Ok(AgentAnswer::NoAnswer),
-            Err(error) if action.is_drive_update && is_temporary(&error) => {
-                Ok(AgentAnswer::NoAnswer)
-            }
-            Err(error) if action.is_drive_update => {
+            Err(error) if is_drive_update && is_temporary(&error) => Ok(AgentAnswer::NoAnswer),
+            Err(error) if is_drive_update => {
                 tracing::warn!(server = %uuid, %error, "the agent refused to change the config drive");
                 failed("the agent refused")
             }
@@ -240,18 +259,21 @@ fn success(guest: &GuestBody) -> ActionEnd {
 }
 
 /// The result of a failed action, with the guest's state if known.
-fn failure(reason: String, guest: Option<&GuestBody>) -> ActionEnd {
+pub(crate) fn failure(reason: String, guest: Option<&GuestBody>) -> ActionEnd {
     ActionEnd {
         outcome: ActionOutcome::Error(Some(reason)),
         report: guest.and_then(stored_report),
     }
 }
 
-/// The agent action and its id: client request ids and row numbers identify the action.
-fn parse_action(action: &OpenAction) -> Option<(GuestAction, ActionId)> {
+/// The stored action and its id: client request ids and row numbers identify the action.
+pub(crate) fn parse_action<T: DeserializeOwned>(action: &OpenAction) -> Option<(T, ActionId)> {
     let request = berth_wire::decode(action.body.as_bytes()).ok()?;
-    let id = format!("{}.{}", action.request_id, action.id);
-    Some((request, id.parse().ok()?))
+    Some((request, action_id(action)?))
+}
+
+fn action_id(action: &OpenAction) -> Option<ActionId> {
+    format!("{}.{}", action.request_id, action.id).parse().ok()
 }
 
 /// Whether the agent may carry out a refused action later.

@@ -21,8 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use berth_client::{AcceleratorClient, GuestClient, NetworkClient, PlacementClient};
 use berth_keyed_tasks::{FairPermits, KeyedTasks};
 use berth_model::ConsumerUuid;
-use berth_wire::conductor::DecisionShown;
-use berth_wire::guest::ImageComing;
+use berth_wire::conductor::{DecisionShown, RequestedNetwork};
+use berth_wire::guest::{ActionId, ImageComing};
+use berth_wire::network_info::VifBody;
 use berth_workflow::JournalHealth;
 use tokio::sync::{OnceCell, oneshot, watch};
 use tokio::time::{Instant, sleep};
@@ -34,6 +35,7 @@ pub use reconcile::GuestRunOutcome;
 use crate::boot::claimed_amounts;
 use crate::boot_context::BootContext;
 use crate::headroom::HeadroomCache;
+use crate::interfaces::{self, InterfaceError};
 use crate::journal::{
     AcceptOutcome, BootGoal, BootJournal, BootRecord, BootRecords, JournalError, UnreadableRecord,
 };
@@ -120,6 +122,43 @@ impl Conductor {
     pub async fn refresh_ports(&self, guest: ConsumerUuid) -> Result<(), PortRefreshError> {
         let _turn = self.inner.tasks.lock(guest).await;
         port_refresh::refresh(&self.inner.context, guest).await
+    }
+
+    /// Attaches a port to an active guest, and waits until the guest has it. Repeating it with the same id is safe.
+    ///
+    /// Errors: The port cannot be had or bound, or the agent refuses. The port is then given back, unless a retry may help.
+    pub async fn attach_interface(
+        &self,
+        guest: ConsumerUuid,
+        wanted: &RequestedNetwork,
+        id: &ActionId,
+    ) -> Result<VifBody, InterfaceError> {
+        let _turn = self.inner.tasks.lock(guest).await;
+        interfaces::attach(&self.inner.context, guest, wanted, id).await
+    }
+
+    /// Ends an attachment that was given up: the guest does not get the port.
+    pub async fn cancel_attachment(
+        &self,
+        guest: ConsumerUuid,
+        wanted: &RequestedNetwork,
+        id: &ActionId,
+    ) -> Result<(), InterfaceError> {
+        let _turn = self.inner.tasks.lock(guest).await;
+        interfaces::cancel_attachment(&self.inner.context, guest, wanted, id).await
+    }
+
+    /// Detaches a port from an active guest, and gives it back. Repeating it with the same id is safe.
+    ///
+    /// Errors: The agent refuses, for example because the guest does not release the port. The guest then keeps it.
+    pub async fn detach_interface(
+        &self,
+        guest: ConsumerUuid,
+        port: Uuid,
+        id: &ActionId,
+    ) -> Result<(), InterfaceError> {
+        let _turn = self.inner.tasks.lock(guest).await;
+        interfaces::detach(&self.inner.context, guest, port, id).await
     }
 
     /// Accepts a request for a guest. After success, the guest will be booted or fail with a reason, even

@@ -29,6 +29,7 @@
 //! | `attestations` | trust of nodes, from an operator's file |
 //! | `options`, `error` | options and errors of the conductor |
 //! | `conductor` | [`Conductor`]: one reconcile task per guest |
+//! | `interfaces` | attaches ports to active guests, and detaches them |
 //! | `port_rules`, `port_refresh` | which ports a guest may have; the interfaces of a guest, read again |
 //! | `router` | the HTTP API, `/v1/guests` |
 //!
@@ -45,6 +46,7 @@ mod diagnosis;
 mod error;
 mod filter_scheduler;
 mod headroom;
+mod interfaces;
 pub mod journal;
 mod late_claims;
 mod metrics;
@@ -67,6 +69,7 @@ pub use cloud_hosts::{CloudHosts, CloudHostsFuture};
 pub use conductor::{Conductor, ConductorParts, GuestRunOutcome};
 pub use error::ConductorError;
 pub use filter_scheduler::{FilterScheduler, RequestSpecError};
+pub use interfaces::InterfaceError;
 pub use metrics::METRICS;
 pub use options::ConductorOptions;
 pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};

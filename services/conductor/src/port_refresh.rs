@@ -7,9 +7,7 @@ use berth_wire::network_info::VifBody;
 
 use crate::boot::ports_of_guest;
 use crate::boot_context::BootContext;
-use crate::journal::{
-    BootGoal, BootRecord, BootStep, BootStepDetail, JournalError, PortOrigin, StepState,
-};
+use crate::journal::{BootGoal, BootStep, BootStepDetail, JournalError, StepState};
 
 /// Why a guest's interfaces are not read again.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +35,7 @@ pub(crate) async fn refresh(
     }
     let ports = ports_of_guest(networks, &record.request).await?;
     let facts = networks.facts(ports).await?;
-    let found = network_info(&facts, &origins(&record));
+    let found = network_info(&facts, &origins(record.vifs()));
     let vifs = merged(record.vifs(), &found);
     if vifs == record.vifs() {
         return Ok(());
@@ -50,13 +48,12 @@ pub(crate) async fn refresh(
     Ok(())
 }
 
-fn origins(record: &BootRecord) -> Vec<VifOrigin> {
-    let ports = record.ports(record.attempt).unwrap_or_default();
-    let requested = &record.request.body().requested_networks;
-    let origins = ports.iter().zip(requested).map(|(port, wanted)| VifOrigin {
-        port: port.port,
-        preserve_on_delete: port.origin == PortOrigin::Given,
-        tag: wanted.tag.clone(),
+/// Where the ports of known interfaces come from.
+pub(crate) fn origins(vifs: &[VifBody]) -> Vec<VifOrigin> {
+    let origins = vifs.iter().map(|vif| VifOrigin {
+        port: vif.id,
+        preserve_on_delete: vif.preserve_on_delete,
+        tag: vif.tag().map(str::to_owned),
     });
     origins.collect()
 }

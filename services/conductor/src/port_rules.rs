@@ -1,6 +1,7 @@
 //! Which ports a guest may have, and what is left of a port's profile without its host. Pure.
 
 use berth_client::network::port_of_project;
+use berth_wire::guest::ActionId;
 use berth_wire::network_info::Extras;
 use berth_wire::neutron::PortRecord;
 use uuid::Uuid;
@@ -9,6 +10,12 @@ use uuid::Uuid;
 /// is known.
 pub(crate) fn mark(attempt: u32, index: usize) -> String {
     format!("{}{index}", mark_of_attempt(attempt))
+}
+
+/// The description of a port that an action creates for a guest of this attempt.
+#[must_use]
+pub(crate) fn mark_of_action(attempt: u32, id: &ActionId) -> String {
+    format!("{}{id}", mark_of_attempt(attempt))
 }
 
 /// The beginning of the marks of an attempt.

@@ -4,10 +4,12 @@
 use std::collections::BTreeSet;
 
 use berth_client::placement::{DeleteOutcome, GrantedClaim};
-use berth_client::{AcceleratorError, GuestApiError, NetworkClientError, PlacementError};
+use berth_client::{
+    AcceleratorError, GuestApiError, NetworkClient, NetworkClientError, PlacementError,
+};
 use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ArqState, NodeName};
-use berth_wire::neutron::UnbindPortBody;
+use berth_wire::neutron::{PortRecord, UnbindPortBody};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -197,23 +199,34 @@ async fn give_back(
     let networks = networks.ok_or(BootUndoError::NoNetworkService)?;
     let ports = ports_of_guest(networks, &record.request).await?;
     let requested = &record.request.body().requested_networks;
-    let created = record.ports(attempt).unwrap_or_default().iter();
-    let created = created.filter(|port| port.origin == PortOrigin::Created);
-    let created: BTreeSet<_> = created.map(|port| port.port).collect();
+    let known = record.ports(attempt).unwrap_or_default();
+    let is_known = |id, origin| {
+        let mut known = known.iter();
+        known.any(|port| port.port == id && port.origin == origin)
+    };
     let mark = mark_of_attempt(attempt);
     for port in &ports {
-        if requested.iter().any(|wanted| wanted.port == Some(port.id)) {
-            let unbinding = UnbindPortBody {
-                profile: profile_without_host(port),
-                dns_name: port.dns_name.as_ref().map(|_| String::new()),
-                ..UnbindPortBody::default()
-            };
-            networks.unbind_port(port.id, &unbinding).await?;
-        } else if created.contains(&port.id) || port.description.starts_with(&mark) {
+        let is_requested = requested.iter().any(|wanted| wanted.port == Some(port.id));
+        if is_requested || is_known(port.id, PortOrigin::Given) {
+            unbind_port(networks, port).await?;
+        } else if is_known(port.id, PortOrigin::Created) || port.description.starts_with(&mark) {
             networks.delete_port(port.id).await?;
         }
     }
     Ok(())
+}
+
+/// Takes a port from its guest and host.
+pub(crate) async fn unbind_port(
+    networks: &NetworkClient,
+    port: &PortRecord,
+) -> Result<(), NetworkClientError> {
+    let unbinding = UnbindPortBody {
+        profile: profile_without_host(port),
+        dns_name: port.dns_name.as_ref().map(|_| String::new()),
+        ..UnbindPortBody::default()
+    };
+    networks.unbind_port(port.id, &unbinding).await.map(drop)
 }
 
 async fn delete_requests(

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use berth_client::{AcceleratorClient, HttpService, PlacementClient, TransportError};
 use berth_model::{ArqState, ArqUuid, ConsumerUuid};
-use berth_wire::guest::{GuestBody, GuestBuild, InterfaceBody, NetworkSource};
+use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, InterfaceBody, NetworkSource};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use tower::service_fn;
+use uuid::Uuid;
 
 use super::body_of;
 
@@ -48,6 +49,8 @@ pub enum AgentBehaviour {
     Forgetful,
     /// It takes a delete, and its journal is lost before it acts.
     ForgetsTheDelete,
+    /// It attaches no ports, and detaches none.
+    KeepsItsPorts,
 }
 
 #[derive(Clone)]
@@ -56,6 +59,8 @@ struct BuiltGuest {
     status: &'static str,
     reason: Option<String>,
     blame: Option<&'static str>,
+    /// The ports that were attached later.
+    attached: BTreeSet<Uuid>,
 }
 
 #[derive(Default)]
@@ -145,11 +150,12 @@ impl BootAgent {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let one = path
             .strip_prefix("/v1/guests/")
-            .and_then(|it| it.parse().ok());
+            .and_then(|it| it.strip_suffix("/action").unwrap_or(it).parse().ok());
         Ok(match (method, one) {
             (Method::POST, None) => self.build(request.body()).await,
             (Method::GET, Some(guest)) => self.show(guest).await,
             (Method::DELETE, Some(guest)) => self.delete(guest).await,
+            (Method::POST, Some(guest)) => self.act(guest, request.body()),
             _ => refusal(StatusCode::NOT_FOUND, "no_such_path", "no such path"),
         })
     }
@@ -194,9 +200,39 @@ impl BootAgent {
             status: "building",
             reason: None,
             blame: None,
+            attached: BTreeSet::new(),
         };
         world.guests.insert(uuid, built.clone());
         answer(StatusCode::ACCEPTED, &shown(&built))
+    }
+
+    /// Attaches or detaches a port.
+    fn act(&self, guest: ConsumerUuid, body: &Bytes) -> Response<Bytes> {
+        let mut world = self.world();
+        if world.behaviour == AgentBehaviour::KeepsItsPorts {
+            let sentence = "the guest did not release the interface";
+            return refusal(StatusCode::CONFLICT, "hypervisor", sentence);
+        }
+        let Some(built) = world.guests.get_mut(&guest) else {
+            return unknown();
+        };
+        match berth_wire::decode(body) {
+            Ok(GuestAction::AttachInterface { port }) => drop(built.attached.insert(port.id)),
+            Ok(GuestAction::DetachInterface { port }) => drop(built.attached.remove(&port)),
+            other => {
+                let sentence = format!("not an action of this agent: {other:?}");
+                return refusal(StatusCode::BAD_REQUEST, "bad_request", &sentence);
+            }
+        }
+        answer(StatusCode::ACCEPTED, &shown(built))
+    }
+
+    /// The ports of a guest that were attached after it was built.
+    #[must_use]
+    pub fn attached(&self, guest: ConsumerUuid) -> BTreeSet<Uuid> {
+        let world = self.world();
+        let guest = world.guests.get(&guest);
+        guest.map_or_else(BTreeSet::new, |built| built.attached.clone())
     }
 
     /// A guest that is being built has all that is its own.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent_images::{ConfigDriveChange, ImageDownload, ImageSource};
-use berth_agent_instances::create::{config_drive_change, image_of, kernel_of};
+use berth_agent_instances::create::{attached_interface, config_drive_change, image_of, kernel_of};
 use berth_agent_instances::{
     BuildError, BuildOptions, MachineDescription, RescueSystem, TransitionRequest,
 };
@@ -14,7 +14,9 @@ use berth_agent_journal::{
     Blame, Goal, GuestRecord, GuestRequest, SpawnStep, StepState, TransitionKind,
 };
 use berth_model::{ConsumerUuid, NodeName};
-use berth_virt::guest_spec::{CpuPinning, DesiredPower, InterfaceSource, MemoryPages, VcpuPin};
+use berth_virt::guest_spec::{
+    CpuPinning, DesiredPower, GuestInterface, InterfaceSource, MemoryPages, VcpuPin,
+};
 use berth_virt::{
     GuestDiagnostics, InterfaceAddresses, PowerAction, PowerState, TrafficStatistics,
 };
@@ -25,6 +27,7 @@ use berth_wire::guest::{
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use uuid::Uuid;
 
 use crate::body::API;
 
@@ -66,7 +69,7 @@ pub(super) fn interfaces(
     record: &GuestRecord,
     addresses: &InterfaceAddresses,
 ) -> Vec<InterfaceBody> {
-    let interfaces = record.request.spec().interfaces.as_slice().iter();
+    let interfaces = record.interfaces().as_slice().iter();
     let interfaces = interfaces.map(|interface| InterfaceBody {
         network: match &interface.source {
             InterfaceSource::Network(name) | InterfaceSource::Bridge(name) => name.to_string(),
@@ -251,6 +254,8 @@ pub(super) enum ActionRequest {
     Suspend,
     LiveMigrate(NodeName),
     UpdateConfigDrive(ConfigDriveChange),
+    AttachInterface(Box<GuestInterface>),
+    DetachInterface(Uuid),
 }
 
 /// The image of a replaced root disk. Its properties cannot be applied, so they are refused rather than ignored.
@@ -324,6 +329,13 @@ pub(super) fn parse_action(
             return Ok(ActionRequest::UpdateConfigDrive(config_drive_change(
                 change,
             )?));
+        }
+        GuestAction::AttachInterface { port } => {
+            let interface = Box::new(attached_interface(port)?);
+            return Ok(ActionRequest::AttachInterface(interface));
+        }
+        GuestAction::DetachInterface { port } => {
+            return Ok(ActionRequest::DetachInterface(*port));
         }
         GuestAction::Suspend {} => return Ok(ActionRequest::Suspend),
         GuestAction::LiveMigrate { destination } => {

@@ -18,7 +18,7 @@ use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
 use crate::fit::Limits;
 
-pub use guest::{config_drive_change, image as image_of, kernel as kernel_of};
+pub use guest::{attached_interface, config_drive_change, image as image_of, kernel as kernel_of};
 
 /// Maximum number of extra specs of a flavor.
 const MOST_EXTRA_SPECS: usize = 256;

@@ -5,17 +5,43 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_journal::samples::{NODE, guest, handle};
 use berth_model::{ConsoleKind, ConsumerUuid, NodeName};
-use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestSpec};
+use berth_virt::guest_spec::{
+    DesiredPower, DeviceOrigin, GuestInterface, GuestInterfaces, GuestSpec, MacAddress,
+};
 use berth_virt::{
     ConsoleAddress, CpuSet, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark, GuestOnHost,
     GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice, HostDeviceId,
-    HostEvents, HostView, NodeCpus, NodeDisk, NodeView, ObserveError, PciInPlacement, PowerAction,
-    PowerState, ResourceModel, VirtDriver,
+    HostEvents, HostView, InterfaceOutcome, NodeCpus, NodeDisk, NodeView, ObserveError,
+    PciInPlacement, PowerAction, PowerState, ResourceModel, VirtDriver,
 };
 
 use crate::fault_harness::resources::devices_of;
-use crate::fault_harness::{FaultHarness, PlantedBug, SimulatedFailure};
+use crate::fault_harness::{FaultHarness, PlantedBug, SimulatedFailure, SimulatedWorld};
 use crate::spawn_context::host_device;
+
+impl SimulatedWorld {
+    /// Replaces the interface with this address.
+    fn change_interfaces(
+        &mut self,
+        guest: ConsumerUuid,
+        mac: MacAddress,
+        added: impl IntoIterator<Item = GuestInterface>,
+    ) -> InterfaceOutcome {
+        let Some(defined) = self.documents.get_mut(&guest) else {
+            return InterfaceOutcome::NotThere;
+        };
+        let others = defined.interfaces.as_slice().iter();
+        let others = others.filter(|interface| interface.mac != mac).cloned();
+        let interfaces = GuestInterfaces::new(others.chain(added).collect()).unwrap();
+        if interfaces == defined.interfaces {
+            return InterfaceOutcome::Unchanged;
+        }
+        defined.interfaces = interfaces;
+        let found = self.guests.get_mut(&guest).unwrap();
+        found.hardware = Some(GuestHardware::of(defined));
+        InterfaceOutcome::Changed
+    }
+}
 
 impl FaultHarness {
     /// Reboots the host: the agent is killed, guests are off, and devices are reset.
@@ -295,6 +321,45 @@ impl VirtDriver for SimulatedHypervisor {
         };
         self.0
             .inject("driver write redefine".to_owned(), effect)
+            .await
+    }
+
+    async fn attach_interface(
+        &self,
+        spec: &GuestSpec,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        let effect = async {
+            let mut world = self.0.world();
+            for (_, port) in spec.interfaces.ports() {
+                if !world.plugged.contains_key(&port.id()) {
+                    let violation = format!("port {} was attached unplugged", port.id());
+                    world.violations.push(violation);
+                }
+            }
+            if world.failures.contains(&SimulatedFailure::AttachFails) {
+                return Err(Self::refused(spec.uuid, "virDomainAttachDeviceFlags"));
+            }
+            let added = spec.interfaces.as_slice().iter();
+            let added = added.filter(|interface| interface.mac == mac);
+            Ok(world.change_interfaces(spec.uuid, mac, added.cloned()))
+        };
+        self.0
+            .inject("driver write attach_interface".to_owned(), effect)
+            .await
+    }
+
+    async fn detach_interface(
+        &self,
+        uuid: ConsumerUuid,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        let effect = async {
+            let mut world = self.0.world();
+            Ok(world.change_interfaces(uuid, mac, []))
+        };
+        self.0
+            .inject("driver write detach_interface".to_owned(), effect)
             .await
     }
 

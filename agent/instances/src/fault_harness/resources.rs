@@ -40,6 +40,32 @@ fn pci_bus(address: &str) -> u32 {
     u32::from_str_radix(&address[5..7], 16).unwrap()
 }
 
+fn plug(world: &mut SimulatedWorld, spec: &GuestSpec) {
+    for (_, port) in spec.interfaces.ports() {
+        let owner = world.plugged.insert(port.id(), spec.uuid);
+        if owner.is_some_and(|owner| owner != spec.uuid) {
+            let violation = format!("port {} was plugged for two guests", port.id());
+            world.violations.push(violation);
+        }
+    }
+}
+
+fn unplug(world: &mut SimulatedWorld, spec: &GuestSpec) {
+    for (_, port) in spec.interfaces.ports() {
+        let defined = world.documents.get(&spec.uuid);
+        let mut interfaces = defined
+            .iter()
+            .flat_map(|defined| defined.interfaces.ports());
+        if interfaces.any(|(_, other)| other.id() == port.id()) {
+            let violation = format!("port {} was unplugged while a guest had it", port.id());
+            world.violations.push(violation);
+        }
+        if world.bug != Some(PlantedBug::KeepsPorts) {
+            world.plugged.remove(&port.id());
+        }
+    }
+}
+
 impl GuestResources for SimulatedResources {
     fn files(&self) -> &GuestFiles {
         &self.0.files
@@ -86,6 +112,7 @@ impl GuestResources for SimulatedResources {
         let effect = async {
             let mut world = self.0.world();
             create_missing_disks(&mut world, &guest);
+            plug(&mut world, spec);
             for name in devices_of(spec) {
                 let failure = SimulatedFailure::PrepareFails(pci_bus(&name));
                 if world.failures.contains(&failure) {
@@ -109,12 +136,31 @@ impl GuestResources for SimulatedResources {
             .await
     }
 
+    async fn plug_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        let effect = async {
+            plug(&mut self.0.world(), spec);
+            Ok(())
+        };
+        self.0.inject("switch write plug".to_owned(), effect).await
+    }
+
+    async fn unplug_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        let effect = async {
+            unplug(&mut self.0.world(), spec);
+            Ok(())
+        };
+        self.0
+            .inject("switch write unplug".to_owned(), effect)
+            .await
+    }
+
     /// Resets the guest's devices, or lets the reset fail as planted, and deletes the guest's files.
     async fn release(&self, guest: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {
         let spec = guest.spec;
         let effect = async {
             let mut released = ReleasedDevices::default();
             let mut world = self.0.world();
+            unplug(&mut world, spec);
             for name in devices_of(spec) {
                 let mut guests = world.guests.iter();
                 let user = guests.find(|(_, found)| device_names(found).contains(&name));

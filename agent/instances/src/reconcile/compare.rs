@@ -276,7 +276,7 @@ pub(super) fn orphan_ports<'a>(
         let guest = guest.and_then(|guest| guest.parse::<ConsumerUuid>().ok());
         match guest.and_then(|guest| known.get(&guest).map(|record| (guest, record))) {
             Some((_, record)) => {
-                let mut ports = record.request.spec().interfaces.ports();
+                let mut ports = record.interfaces().ports();
                 !ports.any(|(_, port)| port.tap().as_str() == interface.name)
             }
             // The guest may exist on a hypervisor that does not answer.

@@ -1,11 +1,34 @@
 //! The fault sweep: each operation is killed before and after each of its calls, and each recovery likewise.
 
 use berth_agent_journal::samples::{guest, request};
+use berth_virt::guest_spec::{
+    GuestInterface, GuestPort, InterfaceSource, Label, LinkName, PlugSignal, PortConnection,
+};
+use berth_wire::guest::ActionId;
+use uuid::Uuid;
 
 use crate::fault_harness::{FaultHarness, FaultPoint, InjectedFault, PlantedBug, SimulatedFailure};
 use crate::guests::Guests;
 use crate::outcome::ReconcileOutcome;
 use crate::tests::invariants;
+
+fn port() -> Uuid {
+    Uuid::from_u128(7)
+}
+
+/// The interface of a port that is attached later.
+fn interface() -> GuestInterface {
+    let connection = PortConnection::OpenVswitch {
+        bridge: LinkName::new("br-int").unwrap(),
+        signal: PlugSignal::OvnInstalled,
+    };
+    let network = Label::new("private").unwrap();
+    let port = GuestPort::new(port(), network, Vec::new(), None, connection).unwrap();
+    GuestInterface {
+        mac: "fa:16:3e:00:00:07".parse().unwrap(),
+        source: InterfaceSource::Port(Box::new(port)),
+    }
+}
 
 /// An operation, as a client runs it.
 #[derive(Debug, Clone, Copy)]
@@ -14,9 +37,13 @@ enum ClientOperation {
     SpawnFails(SimulatedFailure),
     SpawnAndDelete,
     FailAndDelete(SimulatedFailure),
+    Attach,
+    AttachFails,
+    AttachAndDetach,
+    AttachAndDelete,
 }
 
-const OPERATIONS: [ClientOperation; 8] = [
+const OPERATIONS: [ClientOperation; 12] = [
     ClientOperation::Spawn,
     ClientOperation::SpawnFails(SimulatedFailure::BindFailed(2)),
     ClientOperation::SpawnFails(SimulatedFailure::DeviceUnhealthy(2)),
@@ -25,6 +52,10 @@ const OPERATIONS: [ClientOperation; 8] = [
     ClientOperation::SpawnFails(SimulatedFailure::StartFails),
     ClientOperation::SpawnAndDelete,
     ClientOperation::FailAndDelete(SimulatedFailure::StartFails),
+    ClientOperation::Attach,
+    ClientOperation::AttachFails,
+    ClientOperation::AttachAndDetach,
+    ClientOperation::AttachAndDelete,
 ];
 
 impl ClientOperation {
@@ -34,11 +65,49 @@ impl ClientOperation {
         if let Self::SpawnFails(failure) | Self::FailAndDelete(failure) = self {
             harness.add_failure(failure);
         }
+        if matches!(self, Self::AttachFails) {
+            harness.add_failure(SimulatedFailure::AttachFails);
+        }
         harness
     }
 
     fn deletes(self) -> bool {
-        matches!(self, Self::SpawnAndDelete | Self::FailAndDelete(_))
+        matches!(
+            self,
+            Self::SpawnAndDelete | Self::FailAndDelete(_) | Self::AttachAndDelete
+        )
+    }
+
+    /// Attaches a port, and detaches it.
+    async fn change_interfaces<D, R>(self, guests: &Guests<D, R>)
+    where
+        D: berth_virt::VirtDriver,
+        R: crate::resources::GuestResources,
+    {
+        let attach: ActionId = "attach".parse().unwrap();
+        let detach: ActionId = "detach".parse().unwrap();
+        let attaches = matches!(
+            self,
+            Self::Attach | Self::AttachFails | Self::AttachAndDetach | Self::AttachAndDelete
+        );
+        if !attaches {
+            return;
+        }
+        let before = guests.show(guest(1)).await.unwrap();
+        // A client does not repeat what was answered.
+        if !before.overrides.has_recorded(Some(&detach)) {
+            let attached = guests.attach_interface(guest(1), interface(), Some(&attach));
+            let attached = attached.await;
+            assert_eq!(
+                attached.is_err(),
+                matches!(self, Self::AttachFails),
+                "{attached:?}"
+            );
+        }
+        if matches!(self, Self::AttachAndDetach) {
+            let detached = guests.detach_interface(guest(1), port(), Some(&detach));
+            let _ = detached.await.unwrap();
+        }
     }
 
     /// Runs the operation as a client that repeats it after each restart of the agent.
@@ -50,6 +119,9 @@ impl ClientOperation {
             assert!(asked.is_ok() || self.deletes(), "{asked:?}");
             let end = guests.reconcile_instance(guest(1)).await;
             assert!(!matches!(end, ReconcileOutcome::Blocked { .. }), "{end:?}");
+            if matches!(end, ReconcileOutcome::Settled) {
+                self.change_interfaces(&guests).await;
+            }
         }
         if self.deletes() {
             guests.delete(guest(1)).await.ok();
@@ -70,12 +142,19 @@ impl ClientOperation {
     async fn check(self, harness: &FaultHarness) {
         invariants::check_at_rest(harness).await;
         match self {
-            Self::Spawn => assert_eq!(harness.devices_of_running_guest(1).len(), 2),
+            Self::Spawn | Self::AttachFails | Self::AttachAndDetach => {
+                assert_eq!(harness.devices_of_running_guest(1).len(), 2);
+                assert!(harness.world().plugged.is_empty());
+            }
+            Self::Attach => {
+                let plugged: Vec<_> = harness.world().plugged.keys().copied().collect();
+                assert_eq!(plugged, [port()]);
+            }
             Self::SpawnFails(_) => {
                 assert!(!harness.exists_on_hypervisor(1));
                 assert_eq!(harness.world().arqs.len(), 2, "unbound, not deleted");
             }
-            Self::SpawnAndDelete | Self::FailAndDelete(_) => {
+            Self::SpawnAndDelete | Self::FailAndDelete(_) | Self::AttachAndDelete => {
                 assert!(!harness.exists_on_hypervisor(1));
                 harness.only_foreign_requests_are_left();
             }
@@ -210,6 +289,9 @@ async fn each_planted_bug_is_caught_by_the_invariants() {
             PlantedBug::KeepsGuests,
             ClientOperation::SpawnFails(SimulatedFailure::StartFails),
         ),
+        (PlantedBug::KeepsPorts, ClientOperation::AttachAndDetach),
+        (PlantedBug::KeepsPorts, ClientOperation::AttachAndDelete),
+        (PlantedBug::KeepsPorts, ClientOperation::AttachFails),
     ] {
         let harness = operation.harness().await;
         harness.world().bug = Some(bug);

@@ -102,6 +102,12 @@ pub(super) async fn check_at_rest(harness: &FaultHarness) {
             }
         }
     }
+    // The switch has the ports of the guests, and no others.
+    let ports = world.documents.iter().flat_map(|(uuid, spec)| {
+        let ports = spec.interfaces.ports();
+        ports.map(|(_, port)| (port.id(), *uuid))
+    });
+    assert_eq!(world.plugged, ports.collect(), "ports");
     // L4: an unused device is free and was reset.
     let held: BTreeMap<String, ConsumerUuid> = world
         .guests

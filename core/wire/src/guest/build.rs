@@ -347,6 +347,16 @@ pub enum GuestAction {
         /// What changes.
         change: ConfigDriveChangeBody,
     },
+    /// Attaches a Neutron port that is bound to this host, also while the guest runs. A guest that has the port keeps it.
+    AttachInterface {
+        /// The port.
+        port: Box<VifBody>,
+    },
+    /// Detaches a Neutron port, and waits until a running guest has released it.
+    DetachInterface {
+        /// The UUID of the port.
+        port: Uuid,
+    },
     /// Saves the memory to disk and switches the guest off. Refused for guests with devices.
     Suspend {},
     /// Live migration. Refused for guests with devices, and not implemented for others.

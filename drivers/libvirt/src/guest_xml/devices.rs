@@ -121,7 +121,8 @@ fn controllers(spec: &GuestSpec, options: &GuestXmlOptions) -> Vec<Controller> {
 }
 
 #[derive(Serialize)]
-struct Interface<'a> {
+#[serde(rename = "interface")]
+pub(super) struct Interface<'a> {
     #[serde(rename = "@type")]
     kind: &'static str,
     mac: Mac,
@@ -243,7 +244,7 @@ fn bandwidth(machine: &MachineOptions) -> Option<Bandwidth> {
     })
 }
 
-fn interface<'a>(
+pub(super) fn interface<'a>(
     interface: &'a GuestInterface,
     spec: &GuestSpec,
     options: &'a GuestXmlOptions,

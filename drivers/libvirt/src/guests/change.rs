@@ -1,15 +1,22 @@
 //! Changes of a guest besides power: redefinition, managed save, and live migration, which is refused with devices.
 
+use std::collections::BTreeSet;
+
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::GuestSpec;
-use berth_virt::{GuestError, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, PowerState};
+use berth_virt::guest_spec::{GuestSpec, MacAddress};
+use berth_virt::{
+    GuestError, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, InterfaceOutcome, PowerState,
+};
+use roxmltree::Document;
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::ErrorNumber;
+use virt_sys as sys;
 
 use super::error::{is, refused};
 use super::{find, guest, is_the_same, state, write_definition};
-use crate::guest_xml::GuestXmlOptions;
+use crate::guest_xml::{GuestXmlOptions, interface_xml};
+use crate::xml;
 
 /// Replaces the definition of a guest that is off.
 pub(crate) fn redefine(
@@ -33,6 +40,113 @@ pub(crate) fn redefine(
             .map_err(refused(uuid, "virDomainManagedSaveRemove"))?;
     }
     write_definition(connect, spec, options).map(|_| GuestRedefineOutcome::Redefined)
+}
+
+/// Gives a guest an interface of its specification: a running one at once, and each at its next start.
+pub(crate) fn attach_interface(
+    connect: &Connect,
+    spec: &GuestSpec,
+    mac: MacAddress,
+    options: &GuestXmlOptions,
+) -> Result<InterfaceOutcome, GuestError> {
+    let uuid = spec.uuid;
+    let Some(domain) = find(connect, uuid)? else {
+        return Ok(InterfaceOutcome::NotThere);
+    };
+    is_the_same(&domain, spec)?;
+    let Some(xml) = interface_xml(spec, mac, options) else {
+        return Ok(InterfaceOutcome::Unchanged);
+    };
+    let missing = scopes(&domain, uuid)?.filter(|(_, macs)| !macs.contains(&mac));
+    let mut outcome = InterfaceOutcome::Unchanged;
+    for (flag, _) in missing {
+        domain
+            .attach_device_flags(&xml, flag)
+            .map_err(refused(uuid, "virDomainAttachDeviceFlags"))?;
+        outcome = InterfaceOutcome::Changed;
+    }
+    Ok(outcome)
+}
+
+/// Whether a guest still has an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DetachStep {
+    Ended(InterfaceOutcome),
+    /// The running guest has been asked to release it.
+    Pending,
+}
+
+/// Takes an interface from a guest's definition, and asks a running guest to release it.
+pub(crate) fn detach_interface(
+    connect: &Connect,
+    uuid: ConsumerUuid,
+    mac: MacAddress,
+) -> Result<DetachStep, GuestError> {
+    let Some(domain) = find(connect, uuid)? else {
+        return Ok(DetachStep::Ended(InterfaceOutcome::NotThere));
+    };
+    let xml = format!("<interface type='ethernet'><mac address='{mac}'/></interface>");
+    let found = scopes(&domain, uuid)?.filter(|(_, macs)| macs.contains(&mac));
+    let mut step = DetachStep::Ended(InterfaceOutcome::Unchanged);
+    for (flag, _) in found {
+        let is_live = flag == sys::VIR_DOMAIN_AFFECT_LIVE;
+        match domain.detach_device_flags(&xml, flag) {
+            // libvirt has asked the guest already.
+            Err(error) if is_live && is(&error, ErrorNumber::OperationFailed) => {}
+            detached => detached.map_err(refused(uuid, "virDomainDetachDeviceFlags"))?,
+        }
+        step = match is_live {
+            true => DetachStep::Pending,
+            false if step == DetachStep::Pending => step,
+            false => DetachStep::Ended(InterfaceOutcome::Changed),
+        };
+    }
+    Ok(step)
+}
+
+/// Whether a running guest has an interface.
+pub(crate) fn has_interface(
+    connect: &Connect,
+    uuid: ConsumerUuid,
+    mac: MacAddress,
+) -> Result<bool, GuestError> {
+    let Some(domain) = find(connect, uuid)? else {
+        return Ok(false);
+    };
+    let mut scopes = scopes(&domain, uuid)?;
+    Ok(scopes.any(|(flag, macs)| flag == sys::VIR_DOMAIN_AFFECT_LIVE && macs.contains(&mac)))
+}
+
+/// The Ethernet addresses of a guest's interfaces: as it runs (if it does), and as it is defined.
+fn scopes(
+    domain: &Domain,
+    uuid: ConsumerUuid,
+) -> Result<impl Iterator<Item = (u32, BTreeSet<MacAddress>)>, GuestError> {
+    let macs = |flag| {
+        let text = domain.xml_desc(flag);
+        let text = text.map_err(refused(uuid, "virDomainGetXMLDesc"))?;
+        let document = Document::parse(&text).map_err(|error| GuestError::Malformed {
+            origin: format!("libvirt's document of guest {uuid}"),
+            reason: error.to_string(),
+        })?;
+        let interfaces = document.descendants();
+        let interfaces = interfaces.filter(|element| element.has_tag_name("interface"));
+        let macs = interfaces.filter_map(|interface| {
+            xml::find(interface, &["mac"])?
+                .attribute("address")?
+                .parse()
+                .ok()
+        });
+        Ok::<BTreeSet<MacAddress>, GuestError>(macs.collect())
+    };
+    let is_active = domain.is_active();
+    let live = match is_active.map_err(refused(uuid, "virDomainIsActive"))? {
+        true => Some((sys::VIR_DOMAIN_AFFECT_LIVE, macs(0)?)),
+        false => None,
+    };
+    let defined = macs(sys::VIR_DOMAIN_XML_INACTIVE)?;
+    let defined = (sys::VIR_DOMAIN_AFFECT_CONFIG, defined);
+    Ok(live.into_iter().chain([defined]))
 }
 
 /// Saves a guest's memory to disk and powers it off.

@@ -17,6 +17,7 @@ use crate::microversions::LOCKED_REASON;
 use crate::openapi::schemas::{object, one_of, text, text_or_null, texts, uuid};
 use crate::policies::{admin, member};
 use crate::server_actions::action_of;
+use crate::server_state::Action;
 use crate::server_status::ServerWithStatus;
 use crate::servers::{ActionChanges, Lock, Locker};
 use crate::state::{ComputeApi, ComputeOperation};
@@ -226,6 +227,30 @@ fn reboot(value: &Value) -> Result<GuestAction, Fault> {
 }
 
 impl ComputeApi {
+    /// Whether the server's state and lock allow an action.
+    pub(super) fn check_action(
+        &self,
+        call: &ApiRequest,
+        known: &ServerWithStatus,
+        action: Action,
+    ) -> Result<(), Fault> {
+        let server = &known.server;
+        self.check_unlocked(call, server)?;
+        action
+            .check(&server.uuid.to_string(), &known.state)
+            .map_err(|refused| Fault::conflict(refused.to_string()))?;
+        if known.is_unreadable {
+            return Err(Fault::unavailable(
+                "The conductor's record of this server is unreadable; the log of the compute service has the reason.",
+            ));
+        }
+        if known.has_no_guest() {
+            let uuid = server.uuid;
+            return Err(Fault::conflict(format!("Instance {uuid} is not ready")));
+        }
+        Ok(())
+    }
+
     /// Starts an action, if the server's state and lock allow it.
     pub(super) async fn start_action(
         &self,
@@ -235,20 +260,8 @@ impl ComputeApi {
         changes: ActionChanges,
     ) -> Result<(), Fault> {
         let server = &known.server;
-        self.check_unlocked(call, server)?;
         if let Some(action) = action_of(action) {
-            action
-                .check(&server.uuid.to_string(), &known.state)
-                .map_err(|refused| Fault::conflict(refused.to_string()))?;
-        }
-        if known.is_unreadable {
-            return Err(Fault::unavailable(
-                "The conductor's record of this server is unreadable; the log of the compute service has the reason.",
-            ));
-        }
-        if known.has_no_guest() {
-            let uuid = server.uuid;
-            return Err(Fault::conflict(format!("Instance {uuid} is not ready")));
+            self.check_action(call, known, action)?;
         }
         let by = (call.caller.user_id.as_str(), call.request_id.as_str());
         let begun = self

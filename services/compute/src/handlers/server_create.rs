@@ -10,6 +10,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 pub(super) use body::{access_ip, disk_config, metadata_of, tags_of, user_data};
+pub(super) use guest::network_fault;
 
 use self::body::{ServerCreateRequest, parse};
 use self::guest::{FORCED_HOST, REQUESTED_HOST, ZERO_DISK};

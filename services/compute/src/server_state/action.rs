@@ -14,6 +14,8 @@ pub enum Action {
     Rescue,
     Unrescue,
     Rebuild,
+    AttachInterface,
+    DetachInterface,
 }
 
 /// The action is not allowed in the server's current state.
@@ -37,7 +39,7 @@ pub enum ActionRefused {
 }
 
 impl Action {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Start,
         Self::Stop,
         Self::RebootSoft,
@@ -47,6 +49,8 @@ impl Action {
         Self::Rescue,
         Self::Unrescue,
         Self::Rebuild,
+        Self::AttachInterface,
+        Self::DetachInterface,
     ];
 
     /// Nova's name, as in error messages and in the history of a server.
@@ -61,6 +65,8 @@ impl Action {
             Self::Rescue => "rescue",
             Self::Unrescue => "unrescue",
             Self::Rebuild => "rebuild",
+            Self::AttachInterface => "attach_interface",
+            Self::DetachInterface => "detach_interface",
         }
     }
 
@@ -76,6 +82,8 @@ impl Action {
             Self::Rescue => "compute_rescue_instance",
             Self::Unrescue => "compute_unrescue_instance",
             Self::Rebuild => "compute_rebuild_instance",
+            Self::AttachInterface => "compute_attach_interface",
+            Self::DetachInterface => "compute_detach_interface",
         }
     }
 
@@ -92,6 +100,8 @@ impl Action {
             Self::Rescue => TaskState::Rescuing,
             Self::Unrescue => TaskState::Unrescuing,
             Self::Rebuild => TaskState::Rebuilding,
+            Self::AttachInterface => TaskState::AttachingInterface,
+            Self::DetachInterface => TaskState::DetachingInterface,
         }
     }
 
@@ -106,6 +116,7 @@ impl Action {
             Self::Unpause => &[Paused],
             Self::Rescue | Self::Rebuild => &[Active, Stopped, Error],
             Self::Unrescue => &[Rescued],
+            Self::AttachInterface | Self::DetachInterface => &[Active, Paused, Stopped],
         }
     }
 

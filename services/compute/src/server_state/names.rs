@@ -102,11 +102,15 @@ pub enum TaskState {
     Unrescuing,
     /// Its root disk is being replaced.
     Rebuilding,
+    /// Nova has no name for this state, so it is not shown.
+    AttachingInterface,
+    /// As [`TaskState::AttachingInterface`].
+    DetachingInterface,
     Deleting,
 }
 
 impl TaskState {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::Scheduling,
         Self::Spawning,
         Self::PoweringOn,
@@ -118,6 +122,8 @@ impl TaskState {
         Self::Rescuing,
         Self::Unrescuing,
         Self::Rebuilding,
+        Self::AttachingInterface,
+        Self::DetachingInterface,
         Self::Deleting,
     ];
 
@@ -135,7 +141,20 @@ impl TaskState {
             Self::Rescuing => "rescuing",
             Self::Unrescuing => "unrescuing",
             Self::Rebuilding => "rebuilding",
+            Self::AttachingInterface => "attaching_interface",
+            Self::DetachingInterface => "detaching_interface",
             Self::Deleting => "deleting",
+        }
+    }
+}
+
+impl TaskState {
+    /// Nova's name; `None` for states that Nova does not have.
+    #[must_use]
+    pub const fn nova_name(self) -> Option<&'static str> {
+        match self {
+            Self::AttachingInterface | Self::DetachingInterface => None,
+            _ => Some(self.as_str()),
         }
     }
 }

@@ -178,16 +178,48 @@ fn a_word_of_a_newer_agent_is_none() {
 fn an_action_is_taken_in_the_states_that_nova_takes_it_in() {
     use Action::*;
     let any = [
-        Start, Stop, RebootSoft, RebootHard, Pause, Unpause, Rescue, Unrescue, Rebuild,
+        Start,
+        Stop,
+        RebootSoft,
+        RebootHard,
+        Pause,
+        Unpause,
+        Rescue,
+        Unrescue,
+        Rebuild,
+        AttachInterface,
+        DetachInterface,
     ];
     assert_eq!(any, Action::ALL);
     for (status, taken) in [
         (
             "active",
-            &[Stop, RebootSoft, RebootHard, Pause, Rescue, Rebuild][..],
+            &[
+                Stop,
+                RebootSoft,
+                RebootHard,
+                Pause,
+                Rescue,
+                Rebuild,
+                AttachInterface,
+                DetachInterface,
+            ][..],
         ),
-        ("stopped", &[Start, RebootHard, Rescue, Rebuild]),
-        ("paused", &[RebootHard, Unpause]),
+        (
+            "stopped",
+            &[
+                Start,
+                RebootHard,
+                Rescue,
+                Rebuild,
+                AttachInterface,
+                DetachInterface,
+            ],
+        ),
+        (
+            "paused",
+            &[RebootHard, Unpause, AttachInterface, DetachInterface],
+        ),
         ("rescued", &[Unrescue]),
         ("failed", &[Stop, RebootHard, Rescue, Rebuild]),
         ("building", &[]),

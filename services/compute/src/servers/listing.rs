@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::ServerRecord;
 use super::attributes::{ServerAttribute, Zones, launched_at, zone};
+use crate::server_state::TaskState as State;
 use crate::server_status::ServerWithStatus;
 
 /// Tag filters. An empty set matches every server.
@@ -116,7 +117,9 @@ impl ServerFilters {
         (self.statuses.is_empty() || self.statuses.contains(state.status()))
             && is(self.vm_state.as_ref(), |it| it == state.vm_state.as_str())
             && is(self.task_state.as_ref(), |it| {
-                state.task_state.is_some_and(|task| it == task.as_str())
+                state
+                    .task_state
+                    .is_some_and(|task| task.nova_name() == Some(it.as_str()))
             })
             && is(self.power_state, |it| it == state.power_number())
             && is(self.host.as_ref(), |it| {
@@ -235,7 +238,8 @@ impl ServerSortKey {
             }
             Self::Project => a.project_id.cmp(&b.project_id),
             Self::TaskState => {
-                let word = |known: &ServerWithStatus| known.state.task_state.map(|it| it.as_str());
+                let word =
+                    |known: &ServerWithStatus| known.state.task_state.and_then(State::nova_name);
                 word(one).cmp(&word(other))
             }
             Self::UpdatedAt => a.updated_at.cmp(&b.updated_at),

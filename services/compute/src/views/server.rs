@@ -5,7 +5,6 @@ use std::net::IpAddr;
 
 use berth_http::ApiRequest;
 use berth_store::SqlTimestamp;
-use berth_wire::network_info::VifBody;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha224};
 
@@ -14,7 +13,7 @@ use crate::microversions::{
     SERVER_DESCRIPTION, SERVER_FLAVOR, SERVER_GROUPS_SHOWN, STRICT, TAGS,
 };
 use crate::paging::links;
-use crate::server_state::VmState;
+use crate::server_state::{TaskState, VmState};
 use crate::server_status::{ServerFault, ServerWithStatus};
 use crate::servers::{ROOT_DEVICE, Zones, launched_at, zone};
 
@@ -118,7 +117,7 @@ pub(crate) fn document(
         "key_name": server.key_name,
         "OS-SRV-USG:launched_at": launched_at(known).map(precise),
         "OS-SRV-USG:terminated_at": null,
-        "OS-EXT-STS:task_state": state.task_state.map(|task| task.as_str()),
+        "OS-EXT-STS:task_state": state.task_state.and_then(TaskState::nova_name),
         "OS-EXT-STS:vm_state": state.vm_state.as_str(),
         "OS-EXT-STS:power_state": state.power_number(),
         "os-extended-volumes:volumes_attached": [],
@@ -189,17 +188,18 @@ pub(crate) fn addresses(known: &ServerWithStatus, detail: AddressDetail) -> Valu
     json!(networks)
 }
 
-/// The address that its owner stored, or the first known one.
+/// The address that its owner stored. Without one, a server with ports has none, as in Nova: clients add a floating address
+/// to such a server. A server on a network of the host has the first address that its host knows.
 fn access_address(
     stored: Option<&String>,
     known: &ServerWithStatus,
     is_version: fn(&IpAddr) -> bool,
 ) -> String {
-    let of_ports = known.vifs.iter().flat_map(VifBody::fixed_ips);
-    let of_ports = of_ports.filter_map(|ip| ip.ip.address.as_ref());
     let links = known.interfaces_without_port();
-    let all = of_ports.chain(links.flat_map(|it| &it.addresses));
-    let mut all = all.filter(|text| text.parse().is_ok_and(|address| is_version(&address)));
+    let links = links.filter(|_| known.vifs.is_empty());
+    let mut all = links
+        .flat_map(|it| &it.addresses)
+        .filter(|text| text.parse().is_ok_and(|address| is_version(&address)));
     stored.or_else(|| all.next()).cloned().unwrap_or_default()
 }
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{BootError, BoundBoot, NetworkedBoot};
 use crate::BootRequest;
 use crate::boot_context::BootContext;
-use crate::journal::{BootPort, BootStep, BootStepDetail, PortOrigin, StepState};
+use crate::journal::{BootPort, BootStep, BootStepDetail, ChosenHost, PortOrigin, StepState};
 use crate::port_rules::{PortRefusal, check_port, mark};
 
 /// The zone of hosts without one, as in Nova.
@@ -69,7 +69,7 @@ impl BoundBoot {
         for (index, wanted) in request.body().requested_networks.iter().enumerate() {
             let port = match (wanted.port, wanted.uuid) {
                 (Some(port), _) => BootPort {
-                    port: self.give_port(networks, port).await?,
+                    port: give_port(networks, request, port).await?,
                     origin: PortOrigin::Given,
                 },
                 (None, Some(network)) => {
@@ -79,7 +79,7 @@ impl BoundBoot {
                     let made = known.iter().find(is_made);
                     let port = match made {
                         Some(port) => port.id,
-                        None => self.create_port(networks, network, wanted, mark).await?,
+                        None => create_port(networks, request, wanted, (network, mark)).await?,
                     };
                     let origin = PortOrigin::Created;
                     BootPort { port, origin }
@@ -96,77 +96,6 @@ impl BoundBoot {
         Ok(ports)
     }
 
-    /// Gives a port of the project to the guest.
-    async fn give_port(&self, networks: &NetworkClient, id: Uuid) -> Result<Uuid, BootError> {
-        let request = &self.provided.placed.record.request;
-        let guest = *request.uuid().as_uuid();
-        for _ in 0..GIVE_TRIES {
-            let port = networks.port(id).await?;
-            let port = check_port(id, port.as_ref(), request.project_id(), guest)?;
-            if port.device_id == guest.to_string() {
-                return Ok(id);
-            }
-            match networks.give_port(id, guest, port.revision_number).await {
-                Ok(_) => return Ok(id),
-                Err(NetworkClientError::Changed(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(BootError::PortBusy(id))
-    }
-
-    async fn create_port(
-        &self,
-        networks: &NetworkClient,
-        network: Uuid,
-        wanted: &RequestedNetwork,
-        mark: String,
-    ) -> Result<Uuid, BootError> {
-        let request = &self.provided.placed.record.request;
-        let project = request.project_id();
-        self.check_network(networks, network).await?;
-        let fixed_ips = wanted.fixed_ip.iter().map(|address| RequestedFixedIp {
-            ip_address: address.clone(),
-        });
-        let body = CreatePortBody {
-            network_id: network,
-            tenant_id: project.to_owned(),
-            device_id: request.uuid().to_string(),
-            admin_state_up: true,
-            description: mark,
-            fixed_ips: fixed_ips.collect(),
-            security_groups: request.body().security_groups.clone(),
-            vnic_type: None,
-        };
-        match networks.create_port(&body).await {
-            Ok(port) => Ok(port.id),
-            Err(error) if matches!(error, NetworkClientError::NotFound(_)) => {
-                Err(PortRefusal::Service(error.what()).into())
-            }
-            Err(error) if error.disposition() == Disposition::Refresh => {
-                Err(BootError::PortsUnknown(error))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Whether the project may use the network. Neutron does not check it for an administrator.
-    async fn check_network(
-        &self,
-        networks: &NetworkClient,
-        network: Uuid,
-    ) -> Result<(), BootError> {
-        let project = self.provided.placed.record.request.project_id();
-        let found = networks.network(network).await?;
-        let shared = networks
-            .shared_with(project, SharedObjectType::Network, &[network].into())
-            .await?;
-        match found.filter(|found| shared.may_use_network(found)) {
-            Some(_) => Ok(()),
-            None => Err(PortRefusal::NoNetwork(network).into()),
-        }
-    }
-
     async fn bind_ports(
         &self,
         context: &BootContext,
@@ -179,7 +108,7 @@ impl BoundBoot {
             .record_step(place, step, StepState::Begun, BootStepDetail::Nothing)
             .await?;
         let extensions = context.network_extensions(networks).await?;
-        let binding = self.binding(extensions);
+        let binding = binding(&placed.record.request, &placed.chosen, extensions);
         let mut bound = Vec::new();
         for port in ports {
             let answer = networks.bind_port(port.port, &binding).await;
@@ -192,20 +121,6 @@ impl BoundBoot {
             .record_step(place, step, StepState::Done, detail)
             .await?;
         Ok(vifs)
-    }
-
-    fn binding(&self, extensions: &NetworkExtensions) -> BindPortBody {
-        let placed = &self.provided.placed;
-        let (request, chosen) = (&placed.record.request, &placed.chosen);
-        let zone = chosen.zone.as_deref().unwrap_or(DEFAULT_ZONE);
-        let hostname = request.hostname().filter(|_| extensions.has_dns());
-        BindPortBody {
-            device_id: request.uuid().to_string(),
-            device_owner: format!("compute:{zone}"),
-            host_id: chosen.host_node().host,
-            profile: None,
-            dns_name: hostname.map(str::to_owned),
-        }
     }
 
     fn origins(&self, ports: &[BootPort]) -> Vec<VifOrigin> {
@@ -225,6 +140,95 @@ impl BoundBoot {
     }
 }
 
+/// Gives a port of the project to the guest.
+pub(crate) async fn give_port(
+    networks: &NetworkClient,
+    request: &BootRequest,
+    id: Uuid,
+) -> Result<Uuid, BootError> {
+    let guest = *request.uuid().as_uuid();
+    for _ in 0..GIVE_TRIES {
+        let port = networks.port(id).await?;
+        let port = check_port(id, port.as_ref(), request.project_id(), guest)?;
+        if port.device_id == guest.to_string() {
+            return Ok(id);
+        }
+        match networks.give_port(id, guest, port.revision_number).await {
+            Ok(_) => return Ok(id),
+            Err(NetworkClientError::Changed(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(BootError::PortBusy(id))
+}
+
+/// Creates a port of the guest in a network, with this mark.
+pub(crate) async fn create_port(
+    networks: &NetworkClient,
+    request: &BootRequest,
+    wanted: &RequestedNetwork,
+    (network, mark): (Uuid, String),
+) -> Result<Uuid, BootError> {
+    let project = request.project_id();
+    check_network(networks, project, network).await?;
+    let fixed_ips = wanted.fixed_ip.iter().map(|address| RequestedFixedIp {
+        ip_address: address.clone(),
+    });
+    let body = CreatePortBody {
+        network_id: network,
+        tenant_id: project.to_owned(),
+        device_id: request.uuid().to_string(),
+        admin_state_up: true,
+        description: mark,
+        fixed_ips: fixed_ips.collect(),
+        security_groups: request.body().security_groups.clone(),
+        vnic_type: None,
+    };
+    match networks.create_port(&body).await {
+        Ok(port) => Ok(port.id),
+        Err(error) if matches!(error, NetworkClientError::NotFound(_)) => {
+            Err(PortRefusal::Service(error.what()).into())
+        }
+        Err(error) if error.disposition() == Disposition::Refresh => {
+            Err(BootError::PortsUnknown(error))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the project may use the network. Neutron does not check it for an administrator.
+async fn check_network(
+    networks: &NetworkClient,
+    project: &str,
+    network: Uuid,
+) -> Result<(), BootError> {
+    let found = networks.network(network).await?;
+    let shared = networks
+        .shared_with(project, SharedObjectType::Network, &[network].into())
+        .await?;
+    match found.filter(|found| shared.may_use_network(found)) {
+        Some(_) => Ok(()),
+        None => Err(PortRefusal::NoNetwork(network).into()),
+    }
+}
+
+/// What binds the guest's ports to its host.
+pub(crate) fn binding(
+    request: &BootRequest,
+    chosen: &ChosenHost,
+    extensions: &NetworkExtensions,
+) -> BindPortBody {
+    let zone = chosen.zone.as_deref().unwrap_or(DEFAULT_ZONE);
+    let hostname = request.hostname().filter(|_| extensions.has_dns());
+    BindPortBody {
+        device_id: request.uuid().to_string(),
+        device_owner: format!("compute:{zone}"),
+        host_id: chosen.host_node().host,
+        profile: None,
+        dns_name: hostname.map(str::to_owned),
+    }
+}
+
 /// The ports that a guest has, of its own project: tenants may write any device into their ports.
 pub(crate) async fn ports_of_guest(
     networks: &NetworkClient,
@@ -239,7 +243,7 @@ pub(crate) async fn ports_of_guest(
 }
 
 /// Another host may be able to have the port.
-fn not_bound(error: NetworkClientError) -> BootError {
+pub(crate) fn not_bound(error: NetworkClientError) -> BootError {
     match error {
         NetworkClientError::BindingFailed { .. } | NetworkClientError::HostNotInSegment(_) => {
             BootError::PortNotBound(error)

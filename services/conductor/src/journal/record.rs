@@ -253,6 +253,12 @@ impl BootRecord {
         self.steps.get(&(self.attempt, step))
     }
 
+    /// Sets a step of the current attempt.
+    pub(crate) fn set_step(&mut self, step: BootStep, state: StepState, detail: BootStepDetail) {
+        let record = BootStepRecord { state, detail };
+        self.steps.insert((self.attempt, step), record);
+    }
+
     /// The host and candidate that an attempt claimed, or may have claimed.
     #[must_use]
     pub fn chosen(&self, attempt: u32) -> Option<&ChosenHost> {

@@ -14,6 +14,7 @@ use berth_wire::guest::{
     ConfigDriveBody, ConfigDriveChangeBody, GuestBuild, ImageBody, ImageLocation as Location,
     KernelBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,
 };
+use berth_wire::network_info::VifBody;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -161,6 +162,15 @@ fn interface(guest: Uuid, number: usize, body: &NetworkBody) -> Result<GuestInte
     Ok(GuestInterface {
         mac: mac.map_err(invalid)?,
         source,
+    })
+}
+
+/// The interface of a port that is attached to an existing guest.
+pub fn attached_interface(vif: &VifBody) -> Result<GuestInterface, BuildError> {
+    let mac = vif.address.parse();
+    Ok(GuestInterface {
+        mac: mac.map_err(|error| BuildError::field("port.address", error))?,
+        source: InterfaceSource::Port(Box::new(ports::port(vif, "port")?)),
     })
 }
 

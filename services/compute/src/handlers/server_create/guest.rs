@@ -80,7 +80,7 @@ fn check_count(request: &ServerCreateRequest) -> Result<(), Fault> {
     Ok(())
 }
 
-fn network_fault(error: NetworkChoiceError) -> Fault {
+pub(in crate::handlers) fn network_fault(error: NetworkChoiceError) -> Fault {
     let sentence = error.to_string();
     match error {
         NetworkChoiceError::Port(PortRefusal::InUse(_))

@@ -1,0 +1,170 @@
+//! Attaches Neutron ports to guests that exist, and detaches them.
+//!
+//! An attachment is journaled before it begins, and a detachment after it has ended. So the record names every port that may
+//! be plugged, and a kill in between leaves no port without an owner. The caller repeats an action that was not answered.
+
+use berth_agent_journal::{GuestRecord, InstanceOverrides};
+use berth_model::{ConsumerUuid, Disposition};
+use berth_virt::guest_spec::{
+    GuestInterface, GuestInterfaces, GuestSpec, GuestSpecError, InterfaceSource, MacAddress,
+};
+use berth_virt::{GuestError, InterfaceOutcome, VirtDriver};
+use berth_wire::guest::ActionId;
+use uuid::Uuid;
+
+use crate::guests::Guests;
+use crate::power::{PowerError, ensure_idle};
+use crate::resources::GuestResources;
+
+/// The port of an interface; `None` if it is connected otherwise.
+fn port_of(interface: &GuestInterface) -> Option<Uuid> {
+    match &interface.source {
+        InterfaceSource::Port(port) => Some(port.id()),
+        InterfaceSource::Network(_) | InterfaceSource::Bridge(_) => None,
+    }
+}
+
+/// The guest's interfaces without the one of this port.
+fn without(record: &GuestRecord, port: Uuid) -> Vec<GuestInterface> {
+    let all = record.interfaces().as_slice().iter();
+    let others = all.filter(|interface| port_of(interface) != Some(port));
+    others.cloned().collect()
+}
+
+/// The overrides with other interfaces.
+fn with_interfaces(
+    record: &GuestRecord,
+    interfaces: Vec<GuestInterface>,
+) -> Result<InstanceOverrides, GuestSpecError> {
+    Ok(InstanceOverrides {
+        interfaces: Some(GuestInterfaces::new(interfaces)?),
+        ..record.overrides.clone()
+    })
+}
+
+/// The spec with one interface only.
+fn alone(spec: &GuestSpec, interface: &GuestInterface) -> Result<GuestSpec, GuestSpecError> {
+    Ok(GuestSpec {
+        interfaces: GuestInterfaces::new(vec![interface.clone()])?,
+        ..spec.clone()
+    })
+}
+
+/// The spec of the guest with its devices.
+fn present_spec(record: &GuestRecord) -> Result<GuestSpec, PowerError> {
+    let devices = record.devices.clone().unwrap_or_default();
+    Ok(devices.attached_to(record.present()?.spec())?)
+}
+
+impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
+    /// Attaches a port to a guest, also while it runs. A guest that has the port keeps it.
+    ///
+    /// Errors: the guest is unknown or busy, the port cannot be plugged, or the hypervisor refuses. The guest is then unchanged,
+    /// unless the hypervisor did not answer: the same call continues.
+    pub async fn attach_interface(
+        &self,
+        uuid: ConsumerUuid,
+        interface: GuestInterface,
+        id: Option<&ActionId>,
+    ) -> Result<InterfaceOutcome, PowerError> {
+        let context = &self.inner.context;
+        let (_guard, record) = self.lock_record(uuid).await?;
+        ensure_idle(&record)?;
+        if record.overrides.has_recorded(id) {
+            return Ok(InterfaceOutcome::Unchanged);
+        }
+        let others = match port_of(&interface) {
+            Some(port) => without(&record, port),
+            None => record.interfaces().as_slice().to_vec(),
+        };
+        let with = [others.as_slice(), std::slice::from_ref(&interface)].concat();
+        let overrides = with_interfaces(&record, with).map_err(PowerError::Interface)?;
+        let then = GuestRecord {
+            overrides: overrides.clone(),
+            ..record.clone()
+        };
+        let spec = present_spec(&then)?;
+        let port = alone(&spec, &interface)?;
+        context.resources.check_ports(&port).await?;
+        context
+            .journal
+            .record_overrides(uuid, &overrides, &[])
+            .await?;
+        let attached = async {
+            context.resources.plug_ports(&port).await?;
+            context.resources.wait_for_ports(&port).await?;
+            Ok(context
+                .driver
+                .attach_interface(&spec, interface.mac)
+                .await?)
+        };
+        match attached.await {
+            Ok(outcome) => {
+                let overrides = overrides.with_action(id);
+                context
+                    .journal
+                    .record_overrides(uuid, &overrides, &[])
+                    .await?;
+                self.count_change();
+                Ok(outcome)
+            }
+            // It may still take effect.
+            Err(PowerError::Driver(error)) if error.disposition() == Disposition::Retry => {
+                Err(error.into())
+            }
+            // An earlier call attached it.
+            Err(error) if self.has_interface(uuid, interface.mac).await? => Err(error),
+            Err(error) => {
+                // A port that stays plugged is an orphan, which the sync loop removes.
+                if let Err(error) = context.resources.unplug_ports(&port).await {
+                    tracing::warn!(guest = %uuid, %error, "failed to unplug a port that could not be attached");
+                }
+                let overrides = with_interfaces(&record, others)?;
+                context
+                    .journal
+                    .record_overrides(uuid, &overrides, &[])
+                    .await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether the hypervisor has this interface in the guest.
+    async fn has_interface(&self, uuid: ConsumerUuid, mac: MacAddress) -> Result<bool, GuestError> {
+        let found = self.inner.context.on_host(uuid).await?;
+        let hardware = found.and_then(|found| found.hardware);
+        Ok(hardware.is_some_and(|hardware| hardware.interfaces.contains_key(&mac.to_string())))
+    }
+
+    /// Detaches a port from a guest, and waits until a running guest has released it. A guest without the port stays as it is.
+    ///
+    /// Errors: the guest is unknown or busy, the hypervisor refuses, or the guest does not release the port in time. The guest
+    /// then keeps the port.
+    pub async fn detach_interface(
+        &self,
+        uuid: ConsumerUuid,
+        port: Uuid,
+        id: Option<&ActionId>,
+    ) -> Result<InterfaceOutcome, PowerError> {
+        let context = &self.inner.context;
+        let (_guard, record) = self.lock_record(uuid).await?;
+        ensure_idle(&record)?;
+        let mut interfaces = record.interfaces().as_slice().iter();
+        let interface = interfaces.find(|interface| port_of(interface) == Some(port));
+        let Some(interface) = interface.filter(|_| !record.overrides.has_recorded(id)) else {
+            return Ok(InterfaceOutcome::Unchanged);
+        };
+        let outcome = context.driver.detach_interface(uuid, interface.mac).await?;
+        let unplugged = alone(&present_spec(&record)?, interface)?;
+        context.resources.unplug_ports(&unplugged).await?;
+        let overrides = with_interfaces(&record, without(&record, port))?;
+        let overrides = overrides.with_action(id);
+        context
+            .journal
+            .record_overrides(uuid, &overrides, &[])
+            .await?;
+        self.count_change();
+        // A guest that is missing gets its present interfaces when it is restored.
+        Ok(outcome)
+    }
+}

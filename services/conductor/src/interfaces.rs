@@ -1,0 +1,291 @@
+//! Attaches ports to active guests, and detaches them.
+//!
+//! ```text
+//! attach: get the port -> journal -> bind it to the host -> journal -> agent
+//! detach: agent -> journal -> unbind or delete the port -> journal
+//! ```
+//!
+//! Each step can be repeated. A port that is created carries a mark of its action, so one whose creation was not answered is
+//! found again. The deletion of the guest takes all of its ports back.
+
+use berth_client::network::{VifOrigin, network_info};
+use berth_client::{GuestApiError, GuestClient, NetworkClient, NetworkClientError};
+use berth_model::{ConsumerUuid, Disposition};
+use berth_wire::conductor::RequestedNetwork;
+use berth_wire::guest::{ActionId, GuestAction};
+use berth_wire::network_info::VifBody;
+use uuid::Uuid;
+
+use crate::BootError;
+use crate::boot::{binding, create_port, give_port, not_bound, ports_of_guest};
+use crate::boot_context::BootContext;
+use crate::journal::{
+    BootGoal, BootPort, BootRecord, BootStep, BootStepDetail, JournalError, PortOrigin, StepState,
+};
+use crate::port_rules::{PortRefusal, mark_of_action};
+use crate::undo::unbind_port;
+
+/// Error codes of agents that may pass: the guest is busy, or the agent is bringing it back.
+const TEMPORARY: [&str; 2] = ["busy", "not_there"];
+
+/// Why a port is not attached or detached.
+#[derive(Debug, thiserror::Error)]
+pub enum InterfaceError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error("guest {0} is not active")]
+    NotActive(ConsumerUuid),
+    /// The port cannot be had, or cannot be bound to the guest's host.
+    #[error(transparent)]
+    Port(#[from] Box<BootError>),
+    #[error("no agent is known for host {0}: add the host to [conductor_service] agents")]
+    NoAgent(String),
+    #[error(transparent)]
+    Agent(#[from] GuestApiError),
+}
+
+impl InterfaceError {
+    /// Whether a retry may help.
+    #[must_use]
+    pub fn disposition(&self) -> Disposition {
+        match self {
+            Self::Journal(_) | Self::NoAgent(_) => Disposition::Retry,
+            Self::NotActive(_) => Disposition::Fatal,
+            Self::Port(error) => match error.disposition() {
+                Disposition::Retry => Disposition::Retry,
+                // The guest stays on its host.
+                Disposition::Refresh | Disposition::Fatal => Disposition::Fatal,
+            },
+            Self::Agent(error) => {
+                let refusal = error.refusal();
+                match refusal.is_some_and(|refusal| TEMPORARY.contains(&refusal.code.as_str())) {
+                    true => Disposition::Retry,
+                    false => error.disposition(),
+                }
+            }
+        }
+    }
+}
+
+impl From<BootError> for InterfaceError {
+    fn from(error: BootError) -> Self {
+        Self::Port(Box::new(error))
+    }
+}
+
+impl From<NetworkClientError> for InterfaceError {
+    fn from(error: NetworkClientError) -> Self {
+        Self::Port(Box::new(error.into()))
+    }
+}
+
+/// An active guest, and who has a part in its ports.
+struct ActiveGuest<'a> {
+    context: &'a BootContext,
+    networks: &'a NetworkClient,
+    agent: GuestClient,
+    record: BootRecord,
+}
+
+/// Attaches a port to an active guest, and waits until the guest has it. Repeating it with the same id is safe.
+///
+/// Errors: The port cannot be had or bound, or the agent refuses. The port is then given back, unless a retry may help.
+pub(crate) async fn attach(
+    context: &BootContext,
+    guest: ConsumerUuid,
+    wanted: &RequestedNetwork,
+    id: &ActionId,
+) -> Result<VifBody, InterfaceError> {
+    let mut guest = ActiveGuest::new(context, guest).await?;
+    let mark = mark_of_action(guest.record.attempt, id);
+    let port = guest.get_port(wanted, mark).await?;
+    let attached = async {
+        let vif = guest.bind_port(port, wanted.tag.clone()).await?;
+        let uuid = guest.record.request.uuid();
+        let action = GuestAction::AttachInterface {
+            port: Box::new(vif.clone()),
+        };
+        guest.agent.action(uuid, &action, Some(id)).await?;
+        Ok(vif)
+    };
+    let attached: Result<VifBody, InterfaceError> = attached.await;
+    if let Err(error) = &attached
+        && error.disposition() != Disposition::Retry
+    {
+        guest.give_back(port).await?;
+    }
+    attached
+}
+
+/// Ends an attachment that was given up.
+pub(crate) async fn cancel_attachment(
+    context: &BootContext,
+    guest: ConsumerUuid,
+    wanted: &RequestedNetwork,
+    id: &ActionId,
+) -> Result<(), InterfaceError> {
+    let mut guest = ActiveGuest::new(context, guest).await?;
+    let mark = mark_of_action(guest.record.attempt, id);
+    let ports = ports_of_guest(guest.networks, &guest.record.request).await?;
+    let mut ports = ports.iter();
+    let port = ports.find(|port| match wanted.port {
+        Some(given) => port.id == given,
+        None => port.description == mark,
+    });
+    match port {
+        Some(port) => guest.detach(port.id, None).await,
+        None => Ok(()),
+    }
+}
+
+/// Detaches a port from an active guest, and gives it back. Repeating it with the same id is safe.
+///
+/// Errors: The agent refuses, for example because the guest does not release the port. The guest then keeps it.
+pub(crate) async fn detach(
+    context: &BootContext,
+    guest: ConsumerUuid,
+    port: Uuid,
+    id: &ActionId,
+) -> Result<(), InterfaceError> {
+    let mut guest = ActiveGuest::new(context, guest).await?;
+    guest.detach(port, Some(id)).await
+}
+
+impl<'a> ActiveGuest<'a> {
+    async fn new(context: &'a BootContext, guest: ConsumerUuid) -> Result<Self, InterfaceError> {
+        let networks = context.networks.as_ref();
+        let networks = networks.ok_or(BootError::NoNetworkService)?;
+        let record = context.journal.guest(guest).await?;
+        let record = record.filter(|record| record.goal == BootGoal::Active);
+        let record = record.ok_or(InterfaceError::NotActive(guest))?;
+        let chosen = record.placement();
+        let host = chosen.ok_or(InterfaceError::NotActive(guest))?.host_node();
+        let agent = context.agents.agent(&host);
+        Ok(Self {
+            context,
+            networks,
+            agent: agent.ok_or(InterfaceError::NoAgent(host.host))?,
+            record,
+        })
+    }
+
+    fn ports(&self) -> &[BootPort] {
+        self.record.ports(self.record.attempt).unwrap_or_default()
+    }
+
+    async fn record_step(
+        &mut self,
+        step: BootStep,
+        detail: BootStepDetail,
+    ) -> Result<(), JournalError> {
+        let place = (self.record.request.uuid(), self.record.attempt);
+        let done = StepState::Done;
+        self.context
+            .record_step(place, step, done, detail.clone())
+            .await?;
+        self.record.set_step(step, done, detail);
+        Ok(())
+    }
+
+    /// Creates the port, or gives it to the guest. A port that the guest has stays as it is.
+    async fn get_port(
+        &mut self,
+        wanted: &RequestedNetwork,
+        mark: String,
+    ) -> Result<Uuid, InterfaceError> {
+        let request = &self.record.request;
+        let (port, origin) = match (wanted.port, wanted.uuid) {
+            (Some(port), _) => {
+                let port = give_port(self.networks, request, port).await?;
+                (port, PortOrigin::Given)
+            }
+            (None, network) => {
+                let known = ports_of_guest(self.networks, request).await?;
+                let made = known.iter().find(|port| port.description == mark);
+                let port = match (made, network) {
+                    (Some(port), _) => port.id,
+                    (None, Some(network)) => {
+                        create_port(self.networks, request, wanted, (network, mark)).await?
+                    }
+                    (None, None) => {
+                        let reason = "the request names neither a port nor a network".to_owned();
+                        return Err(BootError::from(PortRefusal::Service(reason)).into());
+                    }
+                };
+                (port, PortOrigin::Created)
+            }
+        };
+        if !self.ports().iter().any(|known| known.port == port) {
+            let ports = [self.ports(), &[BootPort { port, origin }]].concat();
+            self.record_step(BootStep::Ports, BootStepDetail::Ports(ports))
+                .await?;
+        }
+        Ok(port)
+    }
+
+    async fn bind_port(
+        &mut self,
+        port: Uuid,
+        tag: Option<String>,
+    ) -> Result<VifBody, InterfaceError> {
+        if let Some(vif) = self.record.vifs().iter().find(|vif| vif.id == port) {
+            return Ok(vif.clone());
+        }
+        let extensions = self.context.network_extensions(self.networks).await?;
+        let chosen = self.record.placement();
+        let chosen = chosen.ok_or(InterfaceError::NotActive(self.record.request.uuid()))?;
+        let binding = binding(&self.record.request, chosen, extensions);
+        let bound = self.networks.bind_port(port, &binding).await;
+        let facts = self.networks.facts(vec![bound.map_err(not_bound)?]).await?;
+        let mut ports = self.ports().iter();
+        let is_given = ports.any(|known| known.port == port && known.origin == PortOrigin::Given);
+        let origin = VifOrigin {
+            port,
+            preserve_on_delete: is_given,
+            tag,
+        };
+        let mut vifs = network_info(&facts, &[origin]);
+        let vif = vifs.pop();
+        let vif = vif.ok_or(BootError::PortBusy(port))?;
+        let vifs = [self.record.vifs(), std::slice::from_ref(&vif)].concat();
+        self.record_step(BootStep::PortBinding, BootStepDetail::Vifs(vifs))
+            .await?;
+        Ok(vif)
+    }
+
+    async fn detach(&mut self, port: Uuid, id: Option<&ActionId>) -> Result<(), InterfaceError> {
+        let uuid = self.record.request.uuid();
+        let action = GuestAction::DetachInterface { port };
+        self.agent.action(uuid, &action, id).await?;
+        self.give_back(port).await
+    }
+
+    /// Unbinds or deletes a port that the guest no longer has. The port is forgotten last, so that the deletion of the guest
+    /// still finds it.
+    async fn give_back(&mut self, port: Uuid) -> Result<(), InterfaceError> {
+        let vifs = self.record.vifs().iter().filter(|vif| vif.id != port);
+        let vifs: Vec<_> = vifs.cloned().collect();
+        if vifs.len() != self.record.vifs().len() {
+            self.record_step(BootStep::PortBinding, BootStepDetail::Vifs(vifs))
+                .await?;
+        }
+        let Some(known) = self.ports().iter().find(|known| known.port == port) else {
+            return Ok(());
+        };
+        match known.origin {
+            PortOrigin::Created => drop(self.networks.delete_port(port).await?),
+            PortOrigin::Given => {
+                let guest = self.record.request.uuid().to_string();
+                let found = self.networks.port(port).await?;
+                if let Some(found) = found.filter(|found| found.device_id == guest) {
+                    unbind_port(self.networks, &found).await?;
+                }
+            }
+        }
+        let ports = self.ports().iter().filter(|known| known.port != port);
+        let ports: Vec<_> = ports.copied().collect();
+        Ok(self
+            .record_step(BootStep::Ports, BootStepDetail::Ports(ports))
+            .await?)
+    }
+}

@@ -8,6 +8,7 @@ use berth_client::HttpService;
 use berth_compute::{
     Compute, ComputeApiOptions, ComputeOptions, ComputeParts, FoundImage, prepare, router,
 };
+use berth_model::ConsumerUuid;
 use berth_store::SqlStore;
 use berth_tests::wait::poll_until;
 use berth_wire::guest::{ImageBody, ImageLocation};
@@ -258,4 +259,141 @@ async fn networks_that_a_server_cannot_have_are_refused_at_once() {
     assert_eq!(given.expect("a port").device_id, "");
     let none = stage.active(&json!({"networks": "none"})).await;
     assert_eq!(stage.shown(&none).await["addresses"], json!({}));
+}
+
+#[tokio::test]
+async fn ports_are_attached_to_a_server_and_detached_and_a_deleted_one_is_detached_too() {
+    let stage = ComputeStage::new("attach").await;
+    let (client, agent) = (&stage.ports.client, &stage.ports.stage.agent);
+    let id = stage.active(&json!({"networks": "none"})).await;
+    let guest = ConsumerUuid::from(id.parse::<Uuid>().expect("a UUID"));
+    let path = format!("/servers/{id}/os-interface");
+    let attach = async |body: Value, status| {
+        let body = json!({ "interfaceAttachment": body });
+        let answer = stage.ask(Method::POST, &path, Some(body), status).await;
+        answer["interfaceAttachment"].clone()
+    };
+    // A new port, with an address and a tag.
+    let made = attach(
+        json!({"net_id": stage.ports.network, "fixed_ips": [{"ip_address": "192.0.2.66"}], "tag": "late"}),
+        200,
+    )
+    .await;
+    assert_eq!(made["fixed_ips"][0]["ip_address"], "192.0.2.66");
+    assert_eq!(made["tag"], "late");
+    let addresses = stage.addresses(&id, "attach").await;
+    assert_eq!(addresses[0]["addr"], "192.0.2.66");
+    assert_eq!(stage.shown(&id).await["accessIPv4"], "");
+    // A given port; it cannot be attached twice.
+    let given = attach(json!({"port_id": stage.ports.given}), 200).await;
+    assert_eq!(given["port_id"], json!(stage.ports.given));
+    attach(json!({"port_id": stage.ports.given}), 409).await;
+    let attached = agent.attached(guest);
+    let port = |shown: &Value| shown["port_id"].as_str().unwrap().parse::<Uuid>().unwrap();
+    assert_eq!(attached, [port(&made), port(&given)].into());
+
+    let detach = format!("{path}/{}", port(&given));
+    stage.ask(Method::DELETE, &detach, None, 202).await;
+    let is_detached = async |port: Uuid| match agent.attached(guest) {
+        attached if attached.contains(&port) => Err(attached),
+        _ => Ok(()),
+    };
+    poll_until("the given port is detached", async || {
+        is_detached(port(&given)).await
+    })
+    .await;
+    poll_until("the given port is free", async || {
+        let found = client
+            .port(port(&given))
+            .await
+            .expect("an answer")
+            .expect("it");
+        match found.device_id.is_empty() {
+            true => Ok(()),
+            false => Err(found),
+        }
+    })
+    .await;
+
+    // The tenant deletes the other port, and Neutron reports it.
+    client
+        .delete_port(port(&made))
+        .await
+        .expect("it is deleted");
+    let event =
+        json!({"events": [{"name": "network-vif-deleted", "server_uuid": id, "tag": port(&made)}]});
+    stage
+        .ask(Method::POST, "/os-server-external-events", Some(event), 200)
+        .await;
+    poll_until("the deleted port is detached", async || {
+        is_detached(port(&made)).await
+    })
+    .await;
+    poll_until("it is no address of the server", async || {
+        let shown = stage.shown(&id).await["addresses"].clone();
+        match shown == json!({}) {
+            true => Ok(()),
+            false => Err(shown),
+        }
+    })
+    .await;
+    let events = format!("/servers/{id}/os-instance-actions");
+    let events = stage.ask(Method::GET, &events, None, 200).await;
+    let actions = events["instanceActions"].as_array().expect("actions");
+    let named = |name: &str| actions.iter().filter(|one| one["action"] == name).count();
+    assert_eq!(
+        (named("attach_interface"), named("detach_interface")),
+        (2, 2)
+    );
+}
+
+#[tokio::test]
+async fn a_port_that_a_server_cannot_have_is_refused_at_once_and_one_that_it_has_not_is_unknown() {
+    let stage = ComputeStage::new("unattachable").await;
+    let (own, given) = (stage.ports.network, stage.ports.given);
+    let id = stage.active(&json!({"networks": "none"})).await;
+    let path = format!("/servers/{id}/os-interface");
+    let unknown = Uuid::new_v4();
+    for (attachment, status, reason) in [
+        (
+            json!({"net_id": own, "port_id": given}),
+            400,
+            "Must not input both",
+        ),
+        (
+            json!({"fixed_ips": [{"ip_address": "192.0.2.9"}]}),
+            400,
+            "Must input network_id",
+        ),
+        (
+            json!({"net_id": own, "fixed_ips": [{"ip_address": "x"}]}),
+            400,
+            "fixed_ips",
+        ),
+        (json!({"net_id": own, "speed": 1}), 400, "speed"),
+        (json!({"net_id": "x"}), 400, "net_id"),
+        (json!({"net_id": unknown}), 404, "could not be found"),
+        (json!({"port_id": unknown}), 404, "could not be found"),
+        (
+            json!({"net_id": own, "fixed_ips": [{"ip_address": "198.51.100.9"}]}),
+            500,
+            "Failed to attach",
+        ),
+    ] {
+        let body = json!({ "interfaceAttachment": attachment });
+        let refused = stage.ask(Method::POST, &path, Some(body), status).await;
+        assert!(
+            refused.to_string().contains(reason),
+            "{attachment}: {refused}"
+        );
+    }
+    let guest: Uuid = id.parse().expect("a UUID");
+    let ports = stage.ports.client.ports_of_device(guest).await;
+    assert_eq!(ports.expect("ports"), []);
+    let none = format!("{path}/{given}");
+    stage.ask(Method::DELETE, &none, None, 404).await;
+    // An action is possible after a failed one.
+    let stop = Some(json!({"os-stop": null}));
+    let action = format!("/servers/{id}/action");
+    stage.ask(Method::POST, &action, stop, 202).await;
 }

@@ -1,10 +1,10 @@
-//! Forwards external events about servers to the agents that wait for them: the completion of a bind, and that a port is
-//! plugged. An agent that misses an event polls, so a lost event causes a delay but no failure. After an event about a
-//! port, the server's interfaces are read again.
+//! Forwards external events about servers to the agents that wait for them: the completion of a bind. An agent that misses
+//! an event polls, so a lost event causes a delay but no failure. After an event about a port, the server's interfaces are
+//! read again, and a port that was deleted is detached.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_conductor::journal::{ChosenHost, JournalError};
+use berth_conductor::journal::{BootGoal, ChosenHost, JournalError};
 use berth_conductor::{ConductorError, HostNode};
 use berth_model::{ArqUuid, ConsumerUuid};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent};
@@ -13,11 +13,12 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::compute::Compute;
+use crate::interface_changes::InterfaceChange;
 use crate::servers::ServerError;
 
 /// The names of events about ports begin with it.
 const PORT_EVENT: &str = "network-";
-const PORT_PLUGGED: &str = "network-vif-plugged";
+const PORT_DELETED: &str = "network-vif-deleted";
 
 /// The outcome of an event, with Nova's codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +78,13 @@ impl Compute {
         &self,
         events: &[ServerExternalEvent],
         only_host: Option<&str>,
+        caller: (&str, &str),
     ) -> Result<Vec<EventOutcome>, ServerError> {
         let mut receivers: BTreeMap<Uuid, Receiver> = BTreeMap::new();
         let mut outcomes = vec![EventOutcome::NotDelivered; events.len()];
         let mut by_node: BTreeMap<HostNode, Vec<usize>> = BTreeMap::new();
         let mut ports_of = BTreeSet::new();
+        let mut deleted = BTreeSet::new();
         let has_networks = self.inner.conductor.networks().is_some();
         for (at, event) in events.iter().enumerate() {
             let receiver = match receivers.get(&event.server_uuid) {
@@ -96,11 +99,10 @@ impl Compute {
                 Receiver::NoServer => EventOutcome::NoServer,
                 other if only_host.is_some_and(|host| !other.is_on(host)) => EventOutcome::NoServer,
                 _ if is_bind && tag.parse::<ArqUuid>().is_err() => EventOutcome::Unreadable,
-                Receiver::Node(node) if is_port => {
+                Receiver::Node(_) if is_port => {
                     ports_of.insert(event.server_uuid);
-                    if event.name == PORT_PLUGGED {
-                        by_node.entry(node).or_default().push(at);
-                    }
+                    let port = tag.parse().ok().filter(|_| event.name == PORT_DELETED);
+                    deleted.extend(port.map(|port| (event.server_uuid, port)));
                     EventOutcome::Delivered
                 }
                 Receiver::Node(node) if is_bind => {
@@ -111,12 +113,17 @@ impl Compute {
             };
         }
         for (at, code) in self.send_events(events, by_node).await {
-            // An agent that does not wait for a port has no use for the event.
-            if events[at].name != PORT_PLUGGED {
-                outcomes[at] = EventOutcome::of_code(code);
-            }
+            outcomes[at] = EventOutcome::of_code(code);
         }
         self.refresh_ports(ports_of).await;
+        for (server, port) in deleted {
+            if let Err(error) = self.detach_deleted_port(server, port, caller).await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error, %server, %port,
+                    "detaching a port failed that was deleted; the server keeps it until it is detached"
+                );
+            }
+        }
         Ok(outcomes)
     }
 
@@ -136,6 +143,35 @@ impl Compute {
             });
         }
         refreshes.join_all().await;
+    }
+
+    /// Detaches a port that no longer exists from its server, as Nova does.
+    async fn detach_deleted_port(
+        &self,
+        server: Uuid,
+        port: Uuid,
+        caller: (&str, &str),
+    ) -> Result<(), ServerError> {
+        let record = self
+            .inner
+            .conductor
+            .show(ConsumerUuid::from(server))
+            .await?;
+        let is_attached = record.vifs().iter().any(|vif| vif.id == port);
+        if record.goal != BootGoal::Active || !is_attached {
+            return Ok(());
+        }
+        let Some(networks) = self.inner.conductor.networks() else {
+            return Ok(());
+        };
+        // An old event may be of a port that was attached again.
+        match networks.port(port).await {
+            Ok(None) => {
+                let change = InterfaceChange::Detach(port);
+                self.start_interface_change(server, &change, caller).await
+            }
+            Ok(Some(_)) | Err(_) => Ok(()),
+        }
     }
 
     async fn receiver(&self, uuid: Uuid) -> Result<Receiver, ServerError> {

@@ -53,6 +53,7 @@ impl FaultHarness {
             found.state = PowerState::ShutOff;
         }
         world.devices.clear();
+        world.plugged.clear();
     }
 
     /// The guest shuts itself down.
@@ -199,6 +200,12 @@ impl SimulatedHypervisor {
             world.documents.insert(spec.uuid, spec.clone());
         }
         if spec.power == DesiredPower::Running {
+            for (_, port) in spec.interfaces.ports() {
+                if !world.plugged.contains_key(&port.id()) {
+                    let violation = format!("a guest was started without its port {}", port.id());
+                    world.violations.push(violation);
+                }
+            }
             if world.failures.contains(&SimulatedFailure::StartFails) {
                 return Err(Self::refused(spec.uuid, "virDomainCreate"));
             }

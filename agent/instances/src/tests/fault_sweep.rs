@@ -275,6 +275,18 @@ async fn an_error_at_any_point_before_or_after_its_effect_ends_done_or_undone() 
     assert!(cases > 150, "{cases} cases");
 }
 
+#[tokio::test]
+async fn an_attached_port_is_there_before_its_guest_starts_after_a_host_boot() {
+    let operation = ClientOperation::Attach;
+    let harness = operation.harness().await;
+    operation.run(&harness).await;
+    harness.reboot_host();
+    assert!(harness.world().plugged.is_empty());
+    let end = harness.guests().sync_one(guest(1)).await;
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
+    operation.check(&harness).await;
+}
+
 /// Checks that never fail prove nothing.
 #[tokio::test]
 async fn each_planted_bug_is_caught_by_the_invariants() {

@@ -65,7 +65,8 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     let body: Value = call.typed()?;
     let events = parse_events(&call, &body)?;
     let only_host = call.caller.only_host();
-    let outcomes = api.compute.forward_events(&events, only_host).await;
+    let by = (call.caller.user_id.as_str(), call.request_id.as_str());
+    let outcomes = api.compute.forward_events(&events, only_host, by).await;
     let outcomes = outcomes.map_err(fault)?;
     if outcomes.iter().all(|one| *one == EventOutcome::NoServer) {
         return Err(Fault::not_found("No instances found for any event"));

@@ -11,7 +11,8 @@ use berth_client::AcceleratorClient;
 use berth_hook::Hook;
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{
-    HostDeviceId, HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver,
+    FabricPartitions, HostDeviceId, HostEvent, HostEvents, HostView, NodeView, OfferedDevice,
+    VirtDriver,
 };
 use berth_wire::accelerator::HostDevicesReport;
 use futures_util::future::BoxFuture;
@@ -115,6 +116,7 @@ pub(super) struct DeviceManagerInner<D> {
     pub(super) program_hook: OnceLock<Hook>,
     pub(super) health_check: OnceLock<HealthCheck>,
     pub(super) trees: OnceLock<KnownTrees>,
+    partitions: OnceLock<FabricPartitions>,
     table: Mutex<DeviceTable>,
     /// Wakes the reporter loop at once.
     pub(super) report_requested: Notify,
@@ -214,6 +216,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                 program_hook: OnceLock::new(),
                 health_check: OnceLock::new(),
                 trees: OnceLock::new(),
+                partitions: OnceLock::new(),
                 table: Mutex::new(table),
                 report_requested: Notify::new(),
                 reported: Notify::new(),
@@ -245,6 +248,13 @@ impl<D: VirtDriver> DeviceManager<D> {
         self
     }
 
+    /// Sets the partitions of the NVSwitch fabric. Call it once, before the first observation.
+    #[must_use]
+    pub fn with_partitions(self, partitions: FabricPartitions) -> Self {
+        let _ = self.inner.partitions.set(partitions);
+        self
+    }
+
     /// Reloads the persistent state, and requests an observation if the overlay changed.
     pub async fn refresh(&self) -> Result<(), JournalError> {
         let register = self.inner.register.read().await?;
@@ -252,7 +262,10 @@ impl<D: VirtDriver> DeviceManager<D> {
         let before = &table.register;
         let changed = before.disabled != register.disabled
             || before.unhealthy.keys().ne(register.unhealthy.keys())
-            || before.quarantines.keys().ne(register.quarantines.keys());
+            || before.quarantines.keys().ne(register.quarantines.keys())
+            // A partition in use reserves those that overlap.
+            || (self.inner.partitions.get().is_some_and(|all| !all.is_empty())
+                && before.held != register.held);
         table.register = register;
         drop(table);
         if changed {
@@ -327,8 +340,18 @@ impl<D: VirtDriver> DeviceConditions for DeviceManager<D> {
             has_changed = table.observed != observed;
             (table.observed, table.observed_by) = (observed, observation_id);
         }
-        overlay::overlay_all(view, &table.register);
+        let partitions = self.inner.partitions.get();
+        let none = FabricPartitions::default();
+        let incomplete = overlay::overlay_all(view, &table.register, partitions.unwrap_or(&none));
         drop(table);
+        for partition in incomplete {
+            if self.is_new_message(
+                &format!("partition {}", partition.id),
+                &partition.to_string(),
+            ) {
+                tracing::warn!("{partition}");
+            }
+        }
         if has_changed {
             self.inner.report_requested.notify_one();
             self.inner.observed.notify_one();

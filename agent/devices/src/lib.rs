@@ -24,6 +24,7 @@
 //! | `status` | the status of each device, for the admin API |
 //! | `actions` | reset, quarantine and release by an operator |
 //! | `change_watch` | polls the accelerator service for changes |
+//! | `fabric` | activates and deactivates partitions of the NVSwitch fabric |
 //! | `programming` | programs devices while a bind waits for it |
 //! | `health_check` | runs the vendor's check of each device |
 //! | `cyborg_providers` | preserves resource classes that Cyborg chose |
@@ -32,6 +33,7 @@ mod actions;
 mod change_watch;
 mod cyborg_providers;
 mod devices;
+mod fabric;
 mod facts;
 mod health_check;
 mod overlay;
@@ -48,6 +50,7 @@ pub use devices::{
     DeviceConditions, DeviceManager, DeviceManagerParts, DeviceOptions, MissingProviders,
     ObservationId,
 };
+pub use fabric::{Fabric, FabricError};
 pub use facts::DeviceSnapshot;
 pub use health_check::HealthCheck;
 pub use overlay::overlay_all;

@@ -1,16 +1,36 @@
-//! Adds known conditions to observed devices: disabled, unhealthy, quarantined ([`overlay_all`]). Pure.
+//! Adds known conditions to observed devices: disabled, unhealthy, quarantined, and whose GPUs are offered as
+//! partitions of the NVSwitch fabric ([`overlay_all`]). Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_journal::{NamedDevice as _, QuarantinedBy, Register, names};
-use berth_model::{NodeName, ProviderUuid};
-use berth_virt::{DeviceCondition, DeviceOwner, HostView, OfferedDevice, UnfitReason};
+use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid};
+use berth_virt::{
+    DeviceCondition, DeviceOwner, FabricPartitions, HostView, IncompletePartition, OfferedDevice,
+    UnfitReason,
+};
 
-/// Adds the conditions in the register to all devices of a view. Also for tools that observe the host without an agent.
-pub fn overlay_all(view: &mut HostView, register: &Register) {
+/// Adds the conditions in the register to all devices of a view, and replaces GPUs by their partitions. Returns the partitions
+/// that the host cannot offer. Also for tools that observe the host without an agent.
+pub fn overlay_all(
+    view: &mut HostView,
+    register: &Register,
+    partitions: &FabricPartitions,
+) -> Vec<IncompletePartition> {
+    let mut claimed: BTreeMap<ConsumerUuid, BTreeSet<PciAddress>> = BTreeMap::new();
+    for (device, guest) in &register.held {
+        if let Ok(function) = device.parse() {
+            claimed.entry(*guest).or_default().insert(function);
+        }
+    }
+    let mut incomplete = Vec::new();
     for (name, node) in &mut view.nodes {
         for device in &mut node.devices {
             overlay(name, device, register);
         }
+        incomplete.extend(partitions.offer_in(node, &claimed));
     }
+    incomplete
 }
 
 /// Marks a device as unfit, unless the driver already did.

@@ -1,14 +1,15 @@
 //! [`HostResources`]: the production implementation of [`GuestResources`], with devices through the driver and disks
 //! below `instances_path`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use berth_agent_devices::{Fabric, FabricError};
 use berth_agent_images::{
     ConfigDrive, ConfigDriveChange, DiskError, DiskPlan, Disks, ImageDownload, ImageSource,
 };
 use berth_agent_journal::{BoundDevices, GuestRequest, NamedDevice as _, ReleasedDevices};
-use berth_model::{ConsumerUuid, Disposition};
+use berth_model::{ConsumerUuid, Disposition, PciAddress};
 use berth_net::SwitchInterface;
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
@@ -23,6 +24,7 @@ pub struct HostResources<D> {
     files: GuestFiles,
     disks: Option<Arc<Disks>>,
     ports: HostPorts,
+    fabric: Option<Arc<Fabric>>,
     /// Consecutive failed resets by device, if the cause may be temporary.
     failures: Mutex<BTreeMap<String, u32>>,
 }
@@ -36,6 +38,7 @@ impl<D: VirtDriver> HostResources<D> {
             files,
             disks: None,
             ports: HostPorts::InMemory,
+            fabric: None,
             failures: Mutex::default(),
         }
     }
@@ -51,6 +54,15 @@ impl<D: VirtDriver> HostResources<D> {
     #[must_use]
     pub fn with_ports(self, ports: HostPorts) -> Self {
         Self { ports, ..self }
+    }
+
+    /// With partitions of the NVSwitch fabric.
+    #[must_use]
+    pub fn with_fabric(self, fabric: Fabric) -> Self {
+        Self {
+            fabric: Some(Arc::new(fabric)),
+            ..self
+        }
     }
 
     /// Whether a device whose reset failed must be quarantined: it is unhealthy, or the reset failed too often.
@@ -83,6 +95,45 @@ fn wanted_devices<'a>(guest: &Provision<'a>) -> impl Iterator<Item = WantedDevic
             .or_else(|| flavor_mdev_source(attached.device, mdevs)),
         device: attached.device,
     })
+}
+
+/// The PCI functions of a guest.
+fn functions(spec: &GuestSpec) -> BTreeSet<PciAddress> {
+    let devices = spec.devices.as_slice().iter();
+    let functions = devices.filter_map(|attached| match attached.device {
+        GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => Some(address),
+        GuestDevice::Mdev { .. } => None,
+    });
+    functions.collect()
+}
+
+fn fabric_failure(functions: &BTreeSet<PciAddress>, error: &FabricError) -> ResourceError {
+    let reason = error.to_string();
+    let what = |id: &u32| format!("Fabric Manager partition {id}");
+    match error {
+        FabricError::NoPartition(refused) => ResourceError::Refused {
+            what: gpus(&refused.functions),
+            reason,
+        },
+        FabricError::Held { id, .. } => ResourceError::Refused {
+            what: what(id),
+            reason,
+        },
+        FabricError::NoHook { id, .. } | FabricError::Hook { id, .. } => ResourceError::Failed {
+            what: what(id),
+            reason,
+        },
+        FabricError::Journal(_) => ResourceError::Failed {
+            what: gpus(functions),
+            reason,
+        },
+    }
+}
+
+fn gpus(functions: &BTreeSet<PciAddress>) -> String {
+    let named: Vec<_> = functions.iter().map(ToString::to_string).collect();
+    let noun = if named.len() == 1 { "GPU" } else { "GPUs" };
+    format!("{noun} {}", named.join(", "))
 }
 
 fn mdev_source(device: GuestDevice, bound: &BoundDevices) -> Option<MdevSource> {
@@ -120,6 +171,11 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         for device in wanted_devices(&guest) {
             self.driver.check_device(&device).await?;
         }
+        if let Some(fabric) = &self.fabric {
+            let functions = functions(guest.spec);
+            let checked = fabric.check(&functions);
+            checked.map_err(|error| fabric_failure(&functions, &error))?;
+        }
         self.ports.check(guest.spec).await?;
         match self.disks_for(&guest)? {
             Some(disks) => Ok(disks.check(&guest.disk_provision())?),
@@ -134,6 +190,12 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         }
         for device in wanted_devices(&guest) {
             self.driver.prepare_device(&device).await?;
+        }
+        // After the devices: Fabric Manager must not find the GPUs on the host's own driver.
+        if let Some(fabric) = &self.fabric {
+            let functions = functions(guest.spec);
+            let activated = fabric.activate(guest.spec.uuid, &functions).await;
+            activated.map_err(|error| fabric_failure(&functions, &error))?;
         }
         self.ports.plug(guest.spec).await
     }
@@ -165,6 +227,12 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
     async fn release(&self, guest: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {
         // Try all: one failed reset must not keep another device or the tenant's disks allocated.
         let mut first = self.ports.unplug(guest.spec).await.err();
+        if let Some(fabric) = &self.fabric {
+            let functions = functions(guest.spec);
+            if let Err(error) = fabric.deactivate(guest.spec.uuid, &functions).await {
+                first.get_or_insert(fabric_failure(&functions, &error));
+            }
+        }
         let mut released = ReleasedDevices::default();
         for device in wanted_devices(&guest) {
             let name = device.device.name();

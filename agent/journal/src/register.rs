@@ -1,6 +1,7 @@
 //! [`DeviceRegister`]: what the agent knows about the host's accelerators and no other system records: quarantines,
 //! running resets, the last verified reset of each device, and failed health checks. It also keeps the accelerator
-//! service's last answer which devices are disabled (the service is Cyborg or Berth's own).
+//! service's last answer which devices are disabled (the service is Cyborg or Berth's own), and which partitions of the NVSwitch
+//! fabric may be active for which guest.
 //!
 //! A device is reset between two guests, so that no data of one guest reaches the next. The register is a group of tables in
 //! the agent's journal, next to the table of the guests' devices. One transaction can therefore check "no guest has the
@@ -17,6 +18,7 @@
 //! Three tables have older words: `device_cleaning` (running resets), `device_cleaned` (last verified resets) and
 //! `device_sick` (failed health checks).
 
+mod fabric;
 mod records;
 mod reset_at_deletion;
 mod sql;
@@ -32,6 +34,7 @@ use crate::register::sql::{
     BeginReset, delete_quarantine, read_register, set_quarantine, set_release_count, set_unhealthy,
 };
 
+pub use fabric::{ActivePartition, PartitionRecord};
 pub use records::{
     Quarantine, QuarantineStays, QuarantinedBy, Register, ResetEnd, ResetStart, WithheldReason,
 };

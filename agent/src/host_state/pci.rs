@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use berth_agent_instances::devices_in_use;
 use berth_model::{PciAddress, Trait};
-use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, PciInPlacement};
+use berth_virt::{DeviceOwner, DeviceUnit, OfferedDevice, OfferedHandle, PciInPlacement};
 use berth_wire::host_state::PciPool;
 
 use crate::host_state::node_facts::NodeFacts;
@@ -27,7 +27,10 @@ struct Pool {
 /// The pools with free devices; `None` if the host offers no device to flavors.
 pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPool>> {
     let offered = facts.seen.devices.iter();
-    let offered = offered.filter(|device| device.owner == DeviceOwner::Compute);
+    // A partition's GPUs are requested by its class: an alias would get a part of them.
+    let is_partition = |device: &OfferedDevice| matches!(device.unit, DeviceUnit::Partition(_));
+    let offered =
+        offered.filter(|device| device.owner == DeviceOwner::Compute && !is_partition(device));
     let mut offered = offered.peekable();
     offered.peek()?;
     let taken = devices_in_use(facts.own_records(), facts.seen);

@@ -75,7 +75,7 @@ pub(super) fn counts(view: &HostView) -> BTreeMap<(ResourceClass, DeviceState), 
             match device.unit {
                 DeviceUnit::Handle => states.for_each(|state| counts.add(&device.class, state, 1)),
                 // A guest gets all of it. The states are in the order of what keeps it from the next guest.
-                DeviceUnit::Device => states
+                DeviceUnit::Device | DeviceUnit::Partition(_) => states
                     .max_by_key(|state| (*state == DeviceState::Used, *state))
                     .into_iter()
                     .for_each(|state| counts.add(&device.class, state, 1)),

@@ -15,7 +15,7 @@ use berth_agent::host_state::{HostStateService, OwnHostName};
 use berth_agent::service::{DeviceService, GuestService};
 use berth_agent_api::{EventSources, compute_api, instances as api};
 use berth_agent_devices::report::Scrub;
-use berth_agent_devices::{DeviceManager, DeviceManagerParts, DeviceOptions, HealthCheck};
+use berth_agent_devices::{DeviceManager, DeviceManagerParts, DeviceOptions, Fabric, HealthCheck};
 use berth_agent_images::{
     ConfigDriveFormat, DiskError, DiskOptions, Disks, ImageSources, LoggedProgress,
 };
@@ -39,6 +39,7 @@ use berth_net::{HostNetwork, NetworkPaths};
 use berth_output::{ErrorCode, Failure};
 use berth_ovsdb::OvsdbClient;
 use berth_store::OpenError;
+use berth_virt::FabricPartitions;
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -156,16 +157,19 @@ impl HostGuests {
             ..GuestFiles::below(instances.clone())
         };
         let provider_trees = KnownTrees::default();
+        let partitions = fabric_partitions(config)?;
         let devices = open_devices(config, driver, &journal, accelerators.clone())
             .await?
-            .with_trees(provider_trees.clone());
+            .with_trees(provider_trees.clone())
+            .with_partitions(partitions.clone());
         let guests = Guests::new(GuestsParts {
             journal: Arc::new(journal.clone()),
             driver: Arc::clone(driver),
             resources: Arc::new(
                 HostResources::new(Arc::clone(driver), files)
                     .with_disks(disks)
-                    .with_ports(host_ports(config)?),
+                    .with_ports(host_ports(config)?)
+                    .with_fabric(fabric(config, partitions, &journal)),
             ),
             accelerators: Accelerators {
                 client: accelerators,
@@ -334,6 +338,22 @@ async fn open_devices(
         });
     }
     Ok(devices)
+}
+
+/// The partitions of `[fabric] partitions`.
+pub(crate) fn fabric_partitions(config: &Config) -> Result<FabricPartitions, Failure> {
+    FabricPartitions::read(&config.fabric.partitions)
+        .map_err(|error| Failure::new(ErrorCode::BadValue, format!("[fabric] {error}")))
+}
+
+fn fabric(config: &Config, partitions: FabricPartitions, journal: &SqlJournal) -> Fabric {
+    let options = &config.fabric;
+    let hook = options.partition_hook.as_ref().map(|program| Hook {
+        name: "partition hook",
+        program: program.clone(),
+        deadline: options.partition_hook_timeout,
+    });
+    Fabric::new(partitions, hook, journal.devices())
 }
 
 /// Ends the hooks of an agent that was killed: two hooks must not work on one device at once.

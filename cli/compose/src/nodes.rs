@@ -23,6 +23,7 @@ use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
 use tokio::time::Instant;
 
+use crate::guests::fabric_partitions;
 use crate::placement_failure::{failure_of_placement, observe_failure, placement_error_code};
 use crate::tracker::tracker_options;
 use crate::{Driver, open_driver, socket_denied};
@@ -75,7 +76,8 @@ impl HostNodes {
             let what = "cannot read which devices are set aside";
             Failure::caused(ErrorCode::State, what, &error)
         })?;
-        overlay_all(&mut view, &devices);
+        // The agent warns of partitions that the host cannot offer.
+        let _ = overlay_all(&mut view, &devices, &fabric_partitions(config)?);
         let options = tracker_options(config, rename)?;
         let files = match intent {
             // A running agent may be writing there.

@@ -42,7 +42,7 @@ pub use sections::{
     AcceleratorService, AcceleratorsSection, AgentClient, AgentSection, ApiSection, AuthStrategy,
     ComputeSection, ComputeService, ConductorAuthStrategy, ConductorService, Config,
     ConfigDriveLayout, ConsoleDefault, ConsoleSection, ConsoleauthSection, DevicesSection,
-    HOST_PART, IdentityService, ImageCacheSection, MdevTypeSection, ModelSection,
+    FabricSection, HOST_PART, IdentityService, ImageCacheSection, MdevTypeSection, ModelSection,
     NovncproxySection, PciSection, PlacementService, ProxyAddress, ScrubPolicy,
     SerialConsoleSection, TrustedComputingSection, UpdateInterval, catalog_entry,
 };

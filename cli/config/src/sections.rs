@@ -38,8 +38,8 @@ pub use consoles::{
 };
 pub(super) use guests::is_mdev_type;
 pub use guests::{
-    AcceleratorsSection, AgentSection, DevicesSection, ImageCacheSection, MdevTypeSection,
-    PciSection, ScrubPolicy,
+    AcceleratorsSection, AgentSection, DevicesSection, FabricSection, ImageCacheSection,
+    MdevTypeSection, PciSection, ScrubPolicy,
 };
 pub use services::{
     AcceleratorService, AgentClient, AuthStrategy, ComputeService, ConductorAuthStrategy,
@@ -137,6 +137,7 @@ options! {
         pub pci: PciSection = PciSection::default();
         pub accelerators: AcceleratorsSection = AcceleratorsSection::default();
         pub devices: DevicesSection = DevicesSection::default();
+        pub fabric: FabricSection = FabricSection::default();
         pub trusted_computing: TrustedComputingSection = TrustedComputingSection::default();
         pub mdev: BTreeMap<String, MdevTypeSection> = BTreeMap::default();
         pub model: ModelSection = ModelSection::default();
@@ -196,6 +197,7 @@ impl Config {
             pci: values.read()?,
             accelerators: values.read()?,
             devices: values.read()?,
+            fabric: values.read()?,
             trusted_computing: values.read()?,
             mdev: pattern::MDEV.read(&values, named)?,
             model: ModelSection(values.read()?),

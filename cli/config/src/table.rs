@@ -36,6 +36,7 @@ fn groups() -> Vec<RowGroup> {
         RowGroup::of::<own::PciSection>(),
         RowGroup::of::<scheduler::PciOptions>(),
         RowGroup::of::<own::AcceleratorsSection>(),
+        RowGroup::of::<own::FabricSection>(),
         RowGroup::of::<own::DevicesSection>(),
         RowGroup::of::<own::MdevTypeSection>(),
         RowGroup::of::<ResourceModel>(),

@@ -216,18 +216,24 @@ impl NodeName {
     /// address in upper case.
     #[must_use]
     pub fn pci_device_name(&self, address: PciAddress) -> ProviderName {
-        self.address_name(&address.to_string().to_ascii_uppercase())
+        self.short_name(&address.to_string().to_ascii_uppercase())
     }
 
     /// The name of the provider of a deployable of this node, as most of Cyborg's drivers give it: `gpu-01_0000:ab:00.0`.
     #[must_use]
     pub fn deployable_name(&self, address: PciAddress) -> ProviderName {
-        self.address_name(&address.to_string())
+        self.short_name(&address.to_string())
     }
 
-    /// A node's name has at most 160 characters and an address 16, so a provider's 200 are never exceeded.
-    fn address_name(&self, address: &str) -> ProviderName {
-        ProviderName(format!("{}_{address}", self.as_str()).into())
+    /// The name of the provider of a Fabric Manager partition of this node: `gpu-01_fabric_3`.
+    #[must_use]
+    pub fn fabric_partition_name(&self, id: u32) -> ProviderName {
+        self.short_name(&format!("fabric_{id}"))
+    }
+
+    /// A node's name has at most 160 characters, and an address or a partition 17, so a provider's 200 are never exceeded.
+    fn short_name(&self, suffix: &str) -> ProviderName {
+        ProviderName(format!("{}_{suffix}", self.as_str()).into())
     }
 }
 
@@ -287,7 +293,11 @@ mod tests {
     fn the_longest_node_has_room_for_the_longest_address() {
         let node = NodeName::new(&"x".repeat(160)).unwrap();
         let address = "ffffffff:ff:1f.7".parse().unwrap();
-        for name in [node.pci_device_name(address), node.deployable_name(address)] {
+        for name in [
+            node.pci_device_name(address),
+            node.deployable_name(address),
+            node.fabric_partition_name(u32::MAX),
+        ] {
             assert_eq!(ProviderName::new(name.as_str()), Ok(name));
         }
     }

@@ -90,7 +90,8 @@ impl AllocationBuilder<'_> {
             match mdev.parent.and_then(|parent| self.gpu(parent)) {
                 Some((provider, class)) => put(&mut claimed, provider, &class, 1),
                 None => {
-                    self.claim_of_device(HostDeviceId::Mdev(mdev.uuid), mdev.parent, &mut claimed)
+                    let part = HostDeviceId::Mdev(mdev.uuid);
+                    self.claim_of_device(guest, part, mdev.parent, &mut claimed);
                 }
             }
         }
@@ -98,7 +99,8 @@ impl AllocationBuilder<'_> {
             match self.function(*function) {
                 Some((provider, class)) => put(&mut claimed, provider, &class, 1),
                 None => {
-                    self.claim_of_device(HostDeviceId::Function(*function), None, &mut claimed);
+                    let part = HostDeviceId::Function(*function);
+                    self.claim_of_device(guest, part, None, &mut claimed);
                 }
             }
         }
@@ -193,11 +195,12 @@ impl AllocationBuilder<'_> {
     /// The provider and class of a part of an offered device; all parts of a device offered as a whole are one unit.
     fn claim_of_device(
         &self,
+        guest: &GuestView,
         part: HostDeviceId,
         parent: Option<PciAddress>,
         claimed: &mut Resources,
     ) {
-        let Some(device) = device_of(self.seen, part, parent) else {
+        let Some(device) = device_of(self.seen, guest, part, parent) else {
             return;
         };
         let Some(provider) = device.provider_in(self.node, self.tree) else {
@@ -206,7 +209,7 @@ impl AllocationBuilder<'_> {
         let class = device.class_on(provider);
         match device.unit {
             DeviceUnit::Handle => put(claimed, provider.uuid(), &class, 1),
-            DeviceUnit::Device => {
+            DeviceUnit::Device | DeviceUnit::Partition(_) => {
                 claimed.insert((provider.uuid(), class), 1);
             }
         }

@@ -67,7 +67,8 @@ pub struct OfferedDevice {
     pub handles: Vec<OfferedHandle>,
     /// What one unit of its inventory is.
     pub unit: DeviceUnit,
-    /// Unused handles that may not be given out now although the device is fit. They are reserved in the inventory.
+    /// Unused handles that may not be given out now although the device is fit. They are reserved in the inventory. Of a
+    /// partition also the GPUs that a guest with another partition uses: each reserves the whole partition.
     pub unfit_handles: BTreeSet<OfferedHandle>,
     /// Whether it is given out once and then reserved until it was cleaned externally (Nova's `one_time_use`).
     pub one_time_use: bool,
@@ -104,6 +105,9 @@ pub enum DeviceUnit {
     /// All handles together, for one guest, which has an ARQ for each handle (like Cyborg with the two functions of a
     /// Xilinx card). The inventory's total is 1.
     Device,
+    /// All GPUs of the Fabric Manager partition with this ID, for one guest. The inventory's total is 1. Other partitions
+    /// can contain the same GPUs.
+    Partition(u32),
 }
 
 /// The type of a device, in Cyborg's terms.
@@ -317,12 +321,13 @@ impl fmt::Display for UnfitReason {
 
 impl OfferedDevice {
     /// The name of its provider, in the pattern of the service: Nova's for PCI devices (`<node>_0000:AB:00.0`, upper
-    /// case), or Cyborg's (`<node>_0000:ab:00.0`).
+    /// case), or Cyborg's (`<node>_0000:ab:00.0`). A partition has its ID instead: `<node>_fabric_3`.
     #[must_use]
     pub fn provider_name(&self, node: &NodeName) -> ProviderName {
-        match self.owner {
-            DeviceOwner::Compute => node.pci_device_name(self.address),
-            DeviceOwner::Accelerator => node.deployable_name(self.address),
+        match (self.unit, self.owner) {
+            (DeviceUnit::Partition(id), _) => node.fabric_partition_name(id),
+            (_, DeviceOwner::Compute) => node.pci_device_name(self.address),
+            (_, DeviceOwner::Accelerator) => node.deployable_name(self.address),
         }
     }
 
@@ -343,7 +348,7 @@ impl OfferedDevice {
         let handles = self.handles.len() as u64;
         match self.unit {
             DeviceUnit::Handle => handles,
-            DeviceUnit::Device => handles.min(1),
+            DeviceUnit::Device | DeviceUnit::Partition(_) => handles.min(1),
         }
     }
 
@@ -352,7 +357,18 @@ impl OfferedDevice {
     pub fn handles_of(&self, units: u64) -> u64 {
         match self.unit {
             DeviceUnit::Handle => units,
-            DeviceUnit::Device => units.saturating_mul(self.handles.len() as u64),
+            DeviceUnit::Device | DeviceUnit::Partition(_) => {
+                units.saturating_mul(self.handles.len() as u64)
+            }
+        }
+    }
+
+    /// What messages call it: `device 0000:ab:00.0`, or `Fabric Manager partition 3`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self.unit {
+            DeviceUnit::Partition(id) => format!("Fabric Manager partition {id}"),
+            DeviceUnit::Handle | DeviceUnit::Device => format!("device {}", self.address),
         }
     }
 

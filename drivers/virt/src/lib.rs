@@ -11,6 +11,7 @@
 pub mod conformance;
 mod device_assignment;
 mod driver;
+mod fabric;
 mod guest_allocations;
 mod guest_console;
 mod guest_diagnostics;
@@ -33,6 +34,10 @@ pub use berth_model::PowerState;
 pub use berth_model::{CpuSet, CpuSetError};
 pub use device_assignment::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
+pub use fabric::{
+    FABRIC_PARTITIONS, FabricPartition, FabricPartitionError, FabricPartitions,
+    IncompletePartition, NoPartition,
+};
 pub use guest_allocations::{Resources, device_places, guest_allocations};
 pub use guest_console::ConsoleAddress;
 pub use guest_diagnostics::{

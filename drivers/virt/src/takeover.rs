@@ -30,6 +30,13 @@ pub(crate) fn address_in(name: &ProviderName) -> Option<PciAddress> {
     is_whole.then_some(address)
 }
 
+/// The ID of the Fabric Manager partition that a child's name ends with.
+pub(crate) fn partition_in(name: &ProviderName) -> Option<u32> {
+    let (_, end) = name.as_str().rsplit_once("_fabric_")?;
+    let id: u32 = end.parse().ok()?;
+    (id.to_string() == end).then_some(id)
+}
+
 /// The address of the device that a child stands for, if Cyborg (or Berth in its place) gave the child
 /// its name and UUID.
 pub(crate) fn cyborgs_address(child: &Provider) -> Option<PciAddress> {
@@ -57,7 +64,10 @@ impl OfferedDevice {
             OfferedHandle::Function(function) if are_units => Some(*function),
             OfferedHandle::Function(_) | OfferedHandle::Mdev { .. } => None,
         });
-        [self.address].into_iter().chain(functions)
+        // A partition's provider is named after its ID. A provider with the address of one of its GPUs is another one.
+        let is_partition = matches!(self.unit, DeviceUnit::Partition(_));
+        let own = (!is_partition).then_some(self.address);
+        own.into_iter().chain(functions)
     }
 
     fn cyborgs_provider<'a>(&self, tree: &'a ProviderTree) -> Option<&'a Provider> {

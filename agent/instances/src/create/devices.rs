@@ -11,8 +11,8 @@ use berth_agent_journal::NamedDevice as _;
 use berth_model::{Affinity, NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice};
 use berth_virt::{
-    DeviceOwner, MdevSource, NodeView, OfferedDevice, OfferedMdevs, PhysicalGpu, VgpuModel,
-    WantedDevice,
+    DeviceOwner, DeviceUnit, MdevSource, NodeView, OfferedDevice, OfferedMdevs, PhysicalGpu,
+    VgpuModel, WantedDevice,
 };
 use uuid::Uuid;
 
@@ -187,12 +187,12 @@ impl DevicePicker<'_> {
             reason,
         };
         if let Some(reason) = device.condition.reason() {
-            return Err(refuse(format!(
-                "device {} cannot be assigned: {reason}",
-                device.address
-            )));
+            let label = device.label();
+            return Err(refuse(format!("{label} cannot be assigned: {reason}")));
         }
-        for number in 0..amount {
+        let is_partition = matches!(device.unit, DeviceUnit::Partition(_));
+        let needed = device.handles_of(amount);
+        for number in 0..needed {
             let offered = device.handles.iter();
             let offered = offered.filter(|handle| !device.unfit_handles.contains(*handle));
             let free = offered
@@ -200,12 +200,13 @@ impl DevicePicker<'_> {
                 .find(|wanted| !self.taken.contains(&wanted.device.name()));
             let wanted = free.ok_or_else(|| {
                 let offered = device.handles.len();
+                let label = device.label();
                 refuse(format!(
-                    "{amount} are allocated, and {number} of the {offered} of device {} are free",
-                    device.address
+                    "{needed} are allocated, and {number} of the {offered} of {label} are free"
                 ))
             })?;
-            self.aliased += 1;
+            // A partition is requested by its class alone.
+            self.aliased += u64::from(!is_partition);
             self.attach(wanted);
         }
         Ok(())

@@ -32,6 +32,11 @@ CREATE TABLE IF NOT EXISTS device_disabled (
     provider TEXT NOT NULL,
     PRIMARY KEY (node, provider)
 );
+CREATE TABLE IF NOT EXISTS fabric_partition (
+    id INTEGER NOT NULL PRIMARY KEY,
+    guest TEXT NOT NULL,
+    functions TEXT NOT NULL
+);
 ";
 
 pub(super) fn set_quarantine(name: &str, why: &Quarantine) -> Statement {

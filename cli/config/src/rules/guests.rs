@@ -12,9 +12,25 @@ impl Judge<'_> {
         self.cpu_model();
         self.disk_cache();
         self.device_owners();
+        self.fabric_partitions();
         self.agent_over_tls();
         self.events_without_token();
         self.agents_elsewhere();
+    }
+
+    /// Partitions need the program that activates them. The program alone may still deactivate those of earlier guests.
+    fn fabric_partitions(&mut self) {
+        let (partitions, hook) = ("fabric.partitions", "fabric.partition_hook");
+        let fabric = &self.config.fabric;
+        let needs_hook = !fabric.partitions.is_empty() && fabric.partition_hook.is_none();
+        if needs_hook && !self.is_broken(&[partitions, hook]) {
+            self.refuse(
+                partitions,
+                "no program is named that activates them, so no guest could use these GPUs",
+                "set partition_hook in [fabric]",
+                ErrorCode::Missing,
+            );
+        }
     }
 
     /// `[agent] listen` needs its three files, and the files need it.

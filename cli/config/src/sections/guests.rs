@@ -7,6 +7,7 @@ use berth_http::SubjectName;
 use berth_model::{PciAddress, ResourceClass};
 use berth_options::{Json, ListenAddress, OptionKind, TextKind, WEEK, choices, options, seconds};
 use berth_sysfs::DEVICE_SPEC;
+use berth_virt::FABRIC_PARTITIONS;
 
 use super::{AuthStrategy, PLACEMENT_MAX};
 
@@ -63,6 +64,26 @@ choices! {
         /// A device is reset between two guests.
         Always = "always",
         Never = "never",
+    }
+}
+
+options! {
+    /// Partitions of an NVSwitch fabric: machines on which NVIDIA's Fabric Manager connects the GPUs of one guest (HGX).
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct FabricSection in "fabric" {
+        /// The partitions that guests can get, each with the `id` of Fabric Manager and the addresses of its GPUs
+        /// (`devices`). A guest gets all GPUs of one partition, and is refused with any others of them. In Placement a
+        /// partition of GPUs of `[pci] device_spec` is one unit of its `resource_class`, by default
+        /// CUSTOM_FABRIC_PARTITION_ and the number of its GPUs. It is reserved while another partition with one of its
+        /// GPUs is used. An entry is written `[[fabric.partitions]]`, or in the list:
+        /// `[{ id = 1, devices = ["0000:0f:00.0"] }]`.
+        pub partitions: Vec<Json> = Vec::new(), kind: FABRIC_PARTITIONS;
+        /// A program that activates a partition before its guest starts (`activate ID`), and deactivates it after the
+        /// guest's end (`deactivate ID`). It runs again after a kill and at each start of the guest, so it must succeed
+        /// if the partition is as requested already. If it fails, the guest does not start, or its GPUs are not released.
+        pub partition_hook: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/local/lib/berth/fabric-partition\"";
+        /// Seconds that the program may run.
+        pub partition_hook_timeout: Duration = seconds(60), kind: Integer(1, 86_400);
     }
 }
 

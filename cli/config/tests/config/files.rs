@@ -123,6 +123,7 @@ fn a_file_that_others_can_change_is_refused_for_every_option_that_runs_it_or_tak
         "accelerators.reset_hook",
         "accelerators.program_hook",
         "accelerators.health_hook",
+        "fabric.partition_hook",
         "quota.hook",
         "scheduler_plugin_rack_power.program",
         "libvirt.emulator",

@@ -65,6 +65,7 @@ pub(super) fn on_this_host(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
         "accelerators.reset_hook",
         "accelerators.program_hook",
         "accelerators.health_hook",
+        "fabric.partition_hook",
         "libvirt.emulator",
         "compute_driver",
     ];

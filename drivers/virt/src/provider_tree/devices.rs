@@ -19,10 +19,10 @@ use berth_model::{
 
 use super::ProviderTreeError;
 use super::names::{PCI_TRACKER_TRAIT, add_rename};
-use crate::takeover::{address_in, cyborgs_address};
+use crate::takeover::{address_in, cyborgs_address, partition_in};
 use crate::{
-    DeviceCondition, DeviceOwner, HostDeviceId, NodeView, OfferedDevice, OfferedHandle,
-    PciInPlacement, UnfitReason,
+    DeviceCondition, DeviceOwner, DeviceUnit, GuestView, HostDeviceId, NodeView, OfferedDevice,
+    OfferedHandle, PciInPlacement, UnfitReason,
 };
 
 const ONE_TIME_USE: Trait = Trait::known("HW_PCI_ONE_TIME_USE");
@@ -56,7 +56,9 @@ fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     if provider.parent() != Some(root) {
         return None;
     }
-    address_in(&provider.name)?;
+    if address_in(&provider.name).is_none() && partition_in(&provider.name).is_none() {
+        return None;
+    }
     let has = |mark: &Trait| provider.traits.contains(mark);
     if has(&Trait::OWNER_CYBORG) {
         return has(&Trait::CUSTOM_OWNER_BERTH).then_some(DeviceOwner::Accelerator);
@@ -96,15 +98,21 @@ pub(super) fn children_to_rename(
 ) -> Result<BTreeMap<ProviderUuid, ProviderName>, ProviderTreeError> {
     let root = current.root().uuid();
     let mut by_address = BTreeMap::new();
+    let mut by_partition = BTreeMap::new();
     let mut by_uuid = BTreeMap::new();
     for (name, device) in wanted {
+        if let DeviceUnit::Partition(id) = device.unit {
+            by_partition.insert(id, name);
+        }
         by_address.extend(device.cyborgs_addresses().map(|address| (address, name)));
         by_uuid.insert(device.provider_uuid(node, root), name);
     }
     let mut renames = BTreeMap::new();
     for child in current.children(root) {
         let by_name = || {
-            let name = by_address.get(&address_in(&child.name)?)?;
+            let of_address = address_in(&child.name).and_then(|address| by_address.get(&address));
+            let of_partition = || by_partition.get(&partition_in(&child.name)?);
+            let name = of_address.or_else(of_partition)?;
             let is_accelerators =
                 || wanted.get(*name).map(|it| it.owner) == Some(DeviceOwner::Accelerator);
             let is_its = owner(current, child).is_some()
@@ -235,7 +243,13 @@ fn reservation(
     let elsewhere = before.map_or(0, |before| held_elsewhere(before, &device.class));
     // Handles in a guest are already allocated; reserving them would count them twice.
     let aside = device.unfit_handles.iter();
-    let aside = aside.filter(|part| !is_in_a_guest_as(seen, part)).count();
+    let aside = match device.unit {
+        // A GPU in the guest of another partition is not allocated here.
+        DeviceUnit::Partition(_) => aside.count(),
+        DeviceUnit::Handle | DeviceUnit::Device => {
+            aside.filter(|part| !is_in_a_guest_as(seen, part)).count()
+        }
+    };
     let aside = u32::try_from(aside).unwrap_or(u32::MAX);
     let (ours, amount) = match device.condition {
         DeviceCondition::Unfit { .. } => (whole, whole),
@@ -312,13 +326,21 @@ fn traits(before: Option<&Provider>, device: &OfferedDevice) -> BTreeSet<Trait> 
     traits
 }
 
-/// The device that a guest's part is of, with its provider's name and its class: how a claim is read back from a guest.
-pub(crate) fn device_of(
-    seen: &NodeView,
+/// The device that a guest's part is of, with its provider's name and its class: how a claim is read back from a guest. Of
+/// the partitions with the part, it is the largest one that the guest has as a whole.
+pub(crate) fn device_of<'a>(
+    seen: &'a NodeView,
+    guest: &GuestView,
     part: HostDeviceId,
     parent: Option<PciAddress>,
-) -> Option<&OfferedDevice> {
+) -> Option<&'a OfferedDevice> {
     let devices = || seen.devices.iter();
+    let has_all = |device: &OfferedDevice| {
+        device.handles.iter().all(|handle| match handle {
+            OfferedHandle::Function(function) => guest.functions.contains(function),
+            OfferedHandle::Mdev { .. } => false,
+        })
+    };
     let has = |device: &&OfferedDevice| {
         device.handles.iter().any(|handle| match (handle, part) {
             (OfferedHandle::Function(function), HostDeviceId::Function(part)) => *function == part,
@@ -330,5 +352,13 @@ pub(crate) fn device_of(
         parent == Some(device.address)
             && matches!(device.handles.first(), Some(OfferedHandle::Mdev { .. }))
     };
-    devices().find(has).or_else(|| devices().find(is_parent))
+    let is_partition = |device: &&OfferedDevice| matches!(device.unit, DeviceUnit::Partition(_));
+    let partitions = devices().filter(is_partition).filter(has);
+    let partition = partitions
+        .filter(|device| has_all(device))
+        .max_by_key(|device| device.handles.len());
+    let of_part = || devices().filter(|device| !is_partition(device)).find(has);
+    partition
+        .or_else(of_part)
+        .or_else(|| devices().find(is_parent))
 }

@@ -17,6 +17,7 @@ mod exec_driver;
 mod exit_codes;
 mod explain;
 mod external_events;
+mod fabric_partitions;
 mod guests;
 mod guide;
 mod host_accounts;

@@ -116,16 +116,19 @@ impl FabricPartitions {
     /// number of GPUs.
     pub fn read(entries: &[Json]) -> Result<Self, FabricPartitionError> {
         let mut partitions: Vec<FabricPartition> = Vec::new();
-        for (entry, table) in (1..).zip(entries) {
+        let mut of_entries = Vec::new();
+        for (entry, tables) in (1..).zip(entries) {
             let refuse =
                 |(key, reason): (String, String)| FabricPartitionError { entry, key, reason };
-            let partition = entry::read(table).map_err(refuse)?;
-            for (number, other) in (1..).zip(&partitions) {
-                if let Some((key, reason)) = contradiction(&partition, number, other) {
-                    return Err(refuse((key.to_owned(), reason)));
+            for partition in entry::read(tables).map_err(refuse)? {
+                for (number, other) in of_entries.iter().zip(&partitions) {
+                    if let Some((key, reason)) = contradiction(&partition, *number, other) {
+                        return Err(refuse((key.to_owned(), reason)));
+                    }
                 }
+                partitions.push(partition);
+                of_entries.push(entry);
             }
-            partitions.push(partition);
         }
         Ok(Self { partitions })
     }

@@ -1,4 +1,4 @@
-//! Parses one entry of `[fabric] partitions`. An error is the key and the reason.
+//! Parses one entry of `[fabric] partitions`: a table, or a JSON text of tables. An error is the key and the reason.
 
 use std::collections::BTreeSet;
 
@@ -15,8 +15,26 @@ fn wrong(key: &str, reason: impl Into<String>) -> EntryError {
     (key.to_owned(), reason.into())
 }
 
-pub(super) fn read(entry: &Json) -> Result<FabricPartition, EntryError> {
-    let table = entry
+/// The partitions of one entry. The environment has the whole list in one text.
+pub(super) fn read(entry: &Json) -> Result<Vec<FabricPartition>, EntryError> {
+    let parsed: Json;
+    let entry = match entry {
+        Json::String(text) => {
+            parsed = text
+                .parse()
+                .map_err(|error| wrong("", format!("it is not JSON: {error}")))?;
+            &parsed
+        }
+        other => other,
+    };
+    match entry {
+        Json::Array(tables) => tables.iter().map(partition).collect(),
+        table => Ok(vec![partition(table)?]),
+    }
+}
+
+fn partition(table: &Json) -> Result<FabricPartition, EntryError> {
+    let table = table
         .as_object()
         .ok_or_else(|| wrong("", "a table with id and devices is expected"))?;
     if let Some(unknown) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {

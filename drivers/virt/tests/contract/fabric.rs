@@ -108,6 +108,11 @@ fn a_partition_has_an_id_its_gpus_and_a_class_of_its_size() {
     let pair = all.partition_of(&functions([1, 2])).unwrap().unwrap();
     assert_eq!(pair.to_string(), "2 (0000:01:00.0, 0000:02:00.0)");
     assert_eq!(pair.class.as_str(), "CUSTOM_FABRIC_PARTITION_2");
+    // In the environment the list is one text.
+    let text = Json::from(vec![entry(2, &[1, 2]), entry(4, &[1])]).to_string();
+    let of_text = FabricPartitions::read(&[Json::from(text)]).unwrap();
+    let single = of_text.partition_of(&functions([1])).unwrap().unwrap();
+    assert_eq!(single.id, 4);
     let named = with(entry(7, &[1]), "resource_class", "CUSTOM_H100");
     let named = FabricPartitions::read(&[named]).unwrap();
     let named = named.partition_of(&functions([1])).unwrap().unwrap();
@@ -119,7 +124,11 @@ fn a_wrong_entry_is_refused_with_its_number_its_key_and_what_would_be_right() {
     let two = |second| vec![entry(1, &[1, 2]), second];
     for (entries, message) in [
         (
-            vec![Json::from("x")],
+            vec![Json::from("{")],
+            "partitions entry 1: it is not JSON: EOF while parsing an object at line 1 column 1",
+        ),
+        (
+            vec![Json::from(1)],
             "partitions entry 1: a table with id and devices is expected",
         ),
         (

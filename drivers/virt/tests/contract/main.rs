@@ -6,6 +6,7 @@ mod adopted;
 mod conformance;
 #[cfg(test)]
 mod devices;
+#[cfg(test)]
 mod fabric;
 #[cfg(test)]
 mod homes;

@@ -11,7 +11,7 @@ use berth_virt::{
 };
 
 /// Adds the conditions in the register to all devices of a view, and replaces GPUs by their partitions. Returns the partitions
-/// that the host cannot offer. Also for tools that observe the host without an agent.
+/// that no node of the host can offer. Also for tools that observe the host without an agent.
 pub fn overlay_all(
     view: &mut HostView,
     register: &Register,
@@ -23,14 +23,17 @@ pub fn overlay_all(
             claimed.entry(*guest).or_default().insert(function);
         }
     }
-    let mut incomplete = Vec::new();
+    let mut incomplete: Option<Vec<IncompletePartition>> = None;
     for (name, node) in &mut view.nodes {
         for device in &mut node.devices {
             overlay(name, device, register);
         }
-        incomplete.extend(partitions.offer_in(node, &claimed));
+        let here = partitions.offer_in(node, &claimed);
+        let mut before = incomplete.unwrap_or_else(|| here.clone());
+        before.retain(|partition| here.iter().any(|other| other.id == partition.id));
+        incomplete = Some(before);
     }
-    incomplete
+    incomplete.unwrap_or_default()
 }
 
 /// Marks a device as unfit, unless the driver already did.

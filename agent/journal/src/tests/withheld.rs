@@ -130,11 +130,14 @@ async fn a_journal_of_before_devices_were_known_gets_their_tables() {
     }
     script(
         folder.path(),
-        "DROP TABLE device_quarantine; DROP TABLE device_cleaning; DROP TABLE device_cleaned; DROP TABLE device_disabled",
+        "DROP TABLE device_quarantine; DROP TABLE device_cleaning; DROP TABLE device_cleaned; DROP TABLE device_disabled; \
+         DROP TABLE fabric_partition",
     )
     .await;
     let journal = SqlJournal::open(folder.path()).await.unwrap();
     assert_eq!(journal.devices().read().await.unwrap(), Default::default());
+    let partitions = journal.devices().partitions_of(guest(1)).await;
+    assert_eq!(partitions.unwrap(), []);
 }
 
 #[derive(Debug, Clone)]

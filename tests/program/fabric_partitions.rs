@@ -161,6 +161,13 @@ impl FabricHost {
         });
     }
 
+    /// The journal, the hypervisor and the allocations agree.
+    #[track_caller]
+    fn assert_nothing_differs(&mut self) {
+        let output = self.host.done(&["reconcile", "--dry-run"]);
+        assert!(output.contains("nothing differs"), "{output}");
+    }
+
     /// The partitions that are active.
     fn active(&self) -> Vec<String> {
         let entries = fs::read_dir(self.fabric.join("active")).expect("a folder");
@@ -243,6 +250,7 @@ fn a_guest_never_runs_without_its_partition_and_none_stays_through_kills_and_a_b
     assert_eq!(host.calls(), [activate.as_str(), &activate]);
     // The partition of all GPUs is reserved, and the other pair is not.
     host.until("the reservation", |host| host.reserved() == Some([1, 0, 0]));
+    host.assert_nothing_differs();
     let refused = host.refused("two", ALL);
     assert!(refused.contains("CUSTOM_FABRIC_PARTITION_4"), "{refused}");
 
@@ -268,6 +276,7 @@ fn a_guest_never_runs_without_its_partition_and_none_stays_through_kills_and_a_b
     host.until_active();
     assert_eq!(host.active(), ["1"]);
     host.until("the reservation", |host| host.reserved() == Some([0, 1, 1]));
+    host.assert_nothing_differs();
     let refused = host.refused("four", PAIR);
     assert!(refused.contains("CUSTOM_FABRIC_PARTITION_2"), "{refused}");
     host.host.done(&["guest", "delete", "three", "--wait"]);
@@ -337,5 +346,23 @@ fn a_guest_with_a_part_of_a_partition_is_refused_and_one_with_all_of_it_gets_it(
     assert_eq!(host.calls(), ["activate 9", "activate 9"]);
     host.host.done(&["guest", "delete", "two", "--wait"]);
     host.until_gone();
+    assert_eq!(host.host.up.stop(PATIENCE).expect("it ends").code, 0);
+}
+
+#[test]
+fn a_kill_at_another_step_each_time_leaves_a_partition_active_only_with_its_guest() {
+    let mut host = FabricHost::start("fabric-4");
+    for pause in [0, 30, 80, 150, 250].map(Duration::from_millis) {
+        host.created("one", ALL);
+        thread::sleep(pause);
+        host.host.kill_and_start_again();
+        host.until_active();
+        assert_eq!(host.active(), ["1"]);
+        host.assert_nothing_differs();
+        host.host.done(&["guest", "delete", "one"]);
+        thread::sleep(pause / 4);
+        host.host.kill_and_start_again();
+        host.until_gone();
+    }
     assert_eq!(host.host.up.stop(PATIENCE).expect("it ends").code, 0);
 }

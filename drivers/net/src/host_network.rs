@@ -89,7 +89,7 @@ impl HostNetwork {
                 if replaces {
                     tap::delete(&self.paths, &tap).await?;
                 }
-                tap::create(spec).await?;
+                tap::create(&self.paths, spec).await?;
             }
             TapPlan::Configure => {}
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use berth_virt::guest_spec::TapName;
 use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::error::PortError;
 use crate::host_network::NetworkPaths;
@@ -15,6 +15,10 @@ use crate::plan::PortSpec;
 
 /// How long `ip` may take.
 const IP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How often the creation of a tap is tried that another process holds, and how long it waits in between.
+const CREATE_TRIES: u32 = 20;
+const CREATE_PAUSE: Duration = Duration::from_millis(100);
 
 /// `IFF_TAP` and `IFF_MULTI_QUEUE` of `tun_flags`, and `IFF_UP` of `flags`.
 const IFF_TAP: u32 = 0x0002;
@@ -58,11 +62,20 @@ pub(crate) fn observe(paths: &NetworkPaths, tap: &TapName) -> Option<LinkView> {
 }
 
 /// Creates a tap. It stays until it is deleted or the host is rebooted.
-pub(crate) async fn create(spec: &PortSpec) -> Result<(), PortError> {
+///
+/// `ip` of an agent that was killed may still be creating the same tap, and hold it. Then it is tried again.
+pub(crate) async fn create(paths: &NetworkPaths, spec: &PortSpec) -> Result<(), PortError> {
     let tap = spec.port.tap();
     let mut arguments = vec!["tuntap", "add", "dev", tap.as_str(), "mode", "tap"];
     if spec.is_multi_queue {
         arguments.push("multi_queue");
+    }
+    for _ in 1..CREATE_TRIES {
+        match ip("creation", &tap, &arguments).await {
+            Err(_) if observe(paths, &tap).is_some_and(|link| link.is_tap) => {}
+            created => return created,
+        }
+        sleep(CREATE_PAUSE).await;
     }
     ip("creation", &tap, &arguments).await
 }

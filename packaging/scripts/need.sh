@@ -6,7 +6,7 @@
 #   build   to compile berth and its tests, and to run them: a C and a C++ compiler, libvirt's headers, Python
 #   node    to be a hypervisor: libvirt, QEMU and its firmware, curl
 #   peers   to test against real services: Python with venv, MariaDB's and PostgreSQL's server programs, Open vSwitch, OVN,
-#           systemd-analyze, curl, eatmydata
+#           systemd-analyze, curl
 #
 # Asks nothing, starts no service, removes nothing. Where all is there it only looks (dpkg), and says nothing.
 # Called by the Makefile; with another package system install the same things by hand and set BERTH_NEED=skip.
@@ -18,7 +18,7 @@ NODE="curl libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients libxml2-uti
 # mariadb-server-core holds the server's program and no system service, so that no database of ours starts beside yours.
 # PostgreSQL's server has no such package: see no_cluster.
 PEERS="systemd curl ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client postgresql util-linux iproute2 openvswitch-switch
-    ovn-common eatmydata"
+    ovn-common"
 
 fail() {
     printf 'need: %s\n' "$*" >&2

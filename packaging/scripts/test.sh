@@ -10,8 +10,6 @@
 #   TEST_QUIET=30         seconds without a line after which one names the programs that run
 #   TEST_CACHE=0          also the programs whose inputs have not changed since all their tests passed: the program,
 #                         `berth`, the files of the checkout, and the installed packages
-#   TEST_FSYNC=1          write through to the disk, as in operation; by default files stay in the page cache (eatmydata): a
-#                         killed process loses nothing by that, and tests that cut the power have machines of their own
 #   TEST_TIMES=FILE       one test at a time; appends a line for each: seconds of processor time, program, test
 #
 # A line is shown for each program, and all that a program printed where a test failed. The logs stay in target/tmp/test-logs.
@@ -27,6 +25,4 @@ done
 BUILT=$(mktemp)
 trap 'rm -f "$BUILT"' EXIT
 cargo test "${CRATES[@]}" --tests --no-run --message-format=json-render-diagnostics >"$BUILT"
-run=()
-[ "${TEST_FSYNC:-0}" != 0 ] || ! command -v eatmydata >/dev/null || run=(eatmydata)
-"${run[@]}" packaging/scripts/run_tests.py "$@" <"$BUILT"
+packaging/scripts/run_tests.py "$@" <"$BUILT"

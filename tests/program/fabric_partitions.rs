@@ -312,7 +312,7 @@ fn a_hook_that_fails_keeps_the_guest_from_its_start_and_the_gpus_from_their_rele
         (host.active(), host.guests_on_host()),
         (vec!["1".to_owned()], 0)
     );
-    // Nobody gets its GPUs meanwhile.
+    // No other guest gets its GPUs meanwhile.
     let refused = host.refused("three", PAIR);
     assert!(refused.contains("CUSTOM_FABRIC_PARTITION_2"), "{refused}");
     host.unset("fails-deactivate");

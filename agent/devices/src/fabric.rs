@@ -62,8 +62,8 @@ pub struct Fabric {
     partitions: FabricPartitions,
     hook: Option<Hook>,
     register: DeviceRegister,
-    /// The program runs once at a time.
-    turn: Mutex<()>,
+    /// Held while the program runs: one run at a time, each with a time limit.
+    running: Mutex<()>,
 }
 
 impl Fabric {
@@ -74,7 +74,7 @@ impl Fabric {
             partitions,
             hook,
             register,
-            turn: Mutex::default(),
+            running: Mutex::default(),
         }
     }
 
@@ -150,7 +150,7 @@ impl Fabric {
         let action = action.as_str();
         let hook = self.hook.as_ref();
         let hook = hook.ok_or(FabricError::NoHook { id, action })?;
-        let _turn = self.turn.lock().await;
+        let _running = self.running.lock().await;
         let input = HookInput {
             arguments: &[action, &id.to_string()],
             document: &[],

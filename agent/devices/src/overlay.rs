@@ -1,5 +1,5 @@
-//! Adds known conditions to observed devices: disabled, unhealthy, quarantined, and whose GPUs are offered as
-//! partitions of the NVSwitch fabric ([`overlay_all`]). Pure.
+//! Adds what the agent knows to observed devices ([`overlay_all`]): disabled, unhealthy and quarantined devices, and the
+//! partitions of the NVSwitch fabric, which replace their GPUs. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 

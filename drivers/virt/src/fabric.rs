@@ -72,7 +72,7 @@ pub struct FabricPartitions {
     partitions: Vec<FabricPartition>,
 }
 
-/// A guest whose GPUs are no partition.
+/// The GPUs of a guest are not one partition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no entry of [fabric] partitions has exactly these GPUs; partitions with one of them are {}",

@@ -113,7 +113,7 @@ async fn gpus_that_are_no_partition_are_refused_before_the_program_runs() {
 }
 
 #[tokio::test]
-async fn a_failed_activation_is_told_with_the_programs_words_and_is_undone() {
+async fn a_failed_activation_has_the_programs_message_and_is_undone() {
     let stand_in = StandIn::new().await;
     let fabric = stand_in.fabric(&PAIRS);
     std::fs::write(stand_in.path("fails"), "").unwrap();

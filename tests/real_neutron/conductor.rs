@@ -7,6 +7,7 @@ use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
 use berth_model::ConsumerUuid;
 use berth_tests::boot::{AgentBehaviour, BootFault, BootStage, EffectSide, NODE, asked, guest};
 use berth_tests::sample::one_of;
+use berth_tests::wait::poll_until;
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::guest::{ActionId, NetworkSource};
 use berth_wire::neutron::PortRecord;
@@ -422,6 +423,39 @@ async fn a_port_that_the_host_cannot_attach_is_given_back_and_one_that_it_keeps_
         attached.expect("it is attached");
     }
     conductor.delete(guest).await.expect("it is deleted");
+    arrives(&conductor, &request).await;
+    stage.has_no_ports(1).await;
+}
+
+#[tokio::test]
+async fn a_deletion_does_not_wait_for_an_attachment() {
+    let stage = PortStage::new("interrupted").await;
+    stage.stage.effects.begin(None);
+    let conductor = stage.stage.conductor();
+    let request = stage.request_with(1, "gpu", &json!([]));
+    let end = stage.boot(&conductor, &request).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
+    let (guest, wanted, id) = (stage.guest(1), stage.wanted(), action_id(1));
+    stage.stage.agent.is(AgentBehaviour::Slow);
+    let attach = conductor.attach_interface(guest, &wanted, &id);
+    let delete = async {
+        poll_until("the port is bound", async || {
+            let ports = stage.ports(1).await;
+            match ports
+                .iter()
+                .any(|port| port.host_id.as_deref() == Some(NODE))
+            {
+                true => Ok(()),
+                false => Err(ports),
+            }
+        })
+        .await;
+        conductor.delete(guest).await.expect("it is deleted");
+    };
+    let (attached, ()) = tokio::join!(attach, delete);
+    let refused = attached.expect_err("the guest is deleted").to_string();
+    assert!(refused.contains("was interrupted"), "{refused}");
+    stage.stage.agent.is(AgentBehaviour::Well);
     arrives(&conductor, &request).await;
     stage.has_no_ports(1).await;
 }

@@ -55,6 +55,8 @@ pub enum SimulatedFailure {
     PrepareFails(u32),
     /// The hypervisor attaches no interfaces.
     AttachFails,
+    /// Plugged ports do not work.
+    PortNeverWorks,
     ResetFails(u32),
     ResetHangs(u32),
     DefineFails,

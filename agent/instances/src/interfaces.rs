@@ -50,6 +50,12 @@ fn alone(spec: &GuestSpec, interface: &GuestInterface) -> Result<GuestSpec, Gues
     })
 }
 
+/// The guest is being deleted, or the agent stops.
+fn interrupted(uuid: ConsumerUuid) -> PowerError {
+    let operation = "destroy";
+    PowerError::Busy { uuid, operation }
+}
+
 /// The spec of the guest with its devices.
 fn present_spec(record: &GuestRecord) -> Result<GuestSpec, PowerError> {
     let devices = record.devices.clone().unwrap_or_default();
@@ -68,6 +74,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         id: Option<&ActionId>,
     ) -> Result<InterfaceOutcome, PowerError> {
         let context = &self.inner.context;
+        // Subscribe before reading the record, so that a later deletion interrupts the wait for the port.
+        let interrupt = self.subscribe_interrupt(uuid);
         let (_guard, record) = self.lock_record(uuid).await?;
         ensure_idle(&record)?;
         if record.overrides.has_recorded(id) {
@@ -92,7 +100,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             .await?;
         let attached = async {
             context.resources.plug_ports(&port).await?;
-            context.resources.wait_for_ports(&port).await?;
+            tokio::select! {
+                biased;
+                () = interrupt.interrupted() => return Err(interrupted(uuid)),
+                waited = context.resources.wait_for_ports(&port) => waited?,
+            }
             Ok(context
                 .driver
                 .attach_interface(&spec, interface.mac)
@@ -108,6 +120,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 self.count_change();
                 Ok(outcome)
             }
+            // The deletion unplugs the port.
+            Err(error @ PowerError::Busy { .. }) => Err(error),
             // It may still take effect.
             Err(PowerError::Driver(error)) if error.disposition() == Disposition::Retry => {
                 Err(error.into())
@@ -147,6 +161,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         id: Option<&ActionId>,
     ) -> Result<InterfaceOutcome, PowerError> {
         let context = &self.inner.context;
+        let interrupt = self.subscribe_interrupt(uuid);
         let (_guard, record) = self.lock_record(uuid).await?;
         ensure_idle(&record)?;
         let mut interfaces = record.interfaces().as_slice().iter();
@@ -154,7 +169,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let Some(interface) = interface.filter(|_| !record.overrides.has_recorded(id)) else {
             return Ok(InterfaceOutcome::Unchanged);
         };
-        let outcome = context.driver.detach_interface(uuid, interface.mac).await?;
+        let outcome = tokio::select! {
+            biased;
+            () = interrupt.interrupted() => return Err(interrupted(uuid)),
+            detached = context.driver.detach_interface(uuid, interface.mac) => detached?,
+        };
         let unplugged = alone(&present_spec(&record)?, interface)?;
         context.resources.unplug_ports(&unplugged).await?;
         let overrides = with_interfaces(&record, without(&record, port))?;

@@ -217,7 +217,6 @@ impl LibvirtDriver {
         }
     }
 
-    /// Waits until a guest has shut down, and powers it off after the grace period.
     /// Waits for a running guest to release an interface; `false` if it did not in [`DETACH_WAIT`].
     async fn wait_for_release(
         &self,
@@ -235,6 +234,7 @@ impl LibvirtDriver {
         Ok(false)
     }
 
+    /// Waits until a guest has shut down, and powers it off after the grace period.
     async fn wait_for_end(
         &self,
         uuid: ConsumerUuid,
@@ -475,7 +475,7 @@ impl VirtDriver for LibvirtDriver {
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
-        self.change(uuid, "suspdestroying a guest", move |session| {
+        self.change(uuid, "suspending a guest", move |session| {
             guests::save(session.connect(), uuid)
         })
         .await

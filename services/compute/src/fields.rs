@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 
 use berth_http::Fault;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 /// The largest number of Nova's columns.
 pub(crate) const MOST: i64 = 0x7FFF_FFFF;
@@ -83,6 +84,16 @@ impl<'a> BodyFields<'a> {
     ) -> Result<Option<&'a str>, Fault> {
         let value = self.value(key).filter(|value| !value.is_null());
         value.map(|value| text(key, value, 0..=most)).transpose()
+    }
+
+    /// A UUID, or null.
+    pub(crate) fn uuid_or_null(&mut self, key: &'static str) -> Result<Option<Uuid>, Fault> {
+        let text = self.text_or_null(key, 255)?;
+        let uuid = text.map(|text| {
+            let uuid = Uuid::try_parse(text);
+            uuid.map_err(|_| wrong(key, &Value::from(text), "it is not a 'uuid'"))
+        });
+        uuid.transpose()
     }
 
     /// A printable text with a maximum length, or null.

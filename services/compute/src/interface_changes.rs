@@ -1,6 +1,6 @@
 //! Attaches ports to servers, and detaches them: actions that the conductor carries out with Neutron and the agent.
 
-use berth_client::Disposition;
+use berth_client::{Disposition, GuestApiError};
 use berth_conductor::InterfaceError;
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::RequestedNetwork;
@@ -69,9 +69,7 @@ impl Compute {
                 report: None,
             }),
             // The change may have been made: only the answer is missing.
-            Err(InterfaceError::Agent(berth_client::GuestApiError::Call(_))) => {
-                AgentAnswer::NoAnswer
-            }
+            Err(InterfaceError::Agent(GuestApiError::Call(_))) => AgentAnswer::NoAnswer,
             Err(error) if error.disposition() == Disposition::Retry => {
                 AgentAnswer::NotNow(error.to_string())
             }

@@ -2,7 +2,7 @@
 //! actions are retried, also after a restart, with the same action id, so that the agent executes each only once.
 //! Retries follow `retry_schedule`.
 
-use berth_client::{Disposition, GuestApiError};
+use berth_client::GuestApiError;
 use berth_conductor::ConductorError;
 use berth_keyed_tasks::KeyGuard;
 use berth_model::ConsumerUuid;
@@ -31,9 +31,6 @@ enum QueueState {
     Empty,
     Pending,
 }
-
-/// Error codes that may pass: the guest is busy, or the agent is bringing it back.
-const TEMPORARY: [&str; 2] = ["busy", "not_there"];
 
 /// The API's name of an agent action.
 pub(crate) fn action_of(action: &GuestAction) -> Option<Action> {
@@ -229,7 +226,7 @@ impl Compute {
         match agent.action(guest, &request, Some(&id)).await {
             Ok(guest) => Ok(AgentAnswer::Ended(success(&guest))),
             Err(GuestApiError::Call(_)) => Ok(AgentAnswer::NoAnswer),
-            Err(error) if is_drive_update && is_temporary(&error) => Ok(AgentAnswer::NoAnswer),
+            Err(error) if is_drive_update && error.is_temporary() => Ok(AgentAnswer::NoAnswer),
             Err(error) if is_drive_update => {
                 tracing::warn!(server = %uuid, %error, "the agent refused to change the config drive");
                 failed("the agent refused")
@@ -242,7 +239,7 @@ impl Compute {
                     Some(guest) if is_already_done(&request, &guest) => {
                         AgentAnswer::Ended(success(&guest))
                     }
-                    _ if is_temporary(&error) => AgentAnswer::NotNow(error.to_string()),
+                    _ if error.is_temporary() => AgentAnswer::NotNow(error.to_string()),
                     now => AgentAnswer::Ended(failure(error.to_string(), now.as_ref())),
                 })
             }
@@ -269,17 +266,8 @@ pub(crate) fn failure(reason: String, guest: Option<&GuestBody>) -> ActionEnd {
 /// The stored action and its id: client request ids and row numbers identify the action.
 pub(crate) fn parse_action<T: DeserializeOwned>(action: &OpenAction) -> Option<(T, ActionId)> {
     let request = berth_wire::decode(action.body.as_bytes()).ok()?;
-    Some((request, action_id(action)?))
-}
-
-fn action_id(action: &OpenAction) -> Option<ActionId> {
-    format!("{}.{}", action.request_id, action.id).parse().ok()
-}
-
-/// Whether the agent may carry out a refused action later.
-fn is_temporary(error: &GuestApiError) -> bool {
-    let code = error.refusal().map(|refusal| refusal.code.as_str());
-    error.disposition() == Disposition::Retry || code.is_some_and(|code| TEMPORARY.contains(&code))
+    let id = format!("{}.{}", action.request_id, action.id);
+    Some((request, id.parse().ok()?))
 }
 
 /// Whether the guest already is in the state that the action leads to. This cannot be seen for reboots and rebuilds.

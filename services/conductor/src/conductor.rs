@@ -35,7 +35,7 @@ pub use reconcile::GuestRunOutcome;
 use crate::boot::claimed_amounts;
 use crate::boot_context::BootContext;
 use crate::headroom::HeadroomCache;
-use crate::interfaces::{self, InterfaceError};
+use crate::interfaces::{ActiveGuest, InterfaceError};
 use crate::journal::{
     AcceptOutcome, BootGoal, BootJournal, BootRecord, BootRecords, JournalError, UnreadableRecord,
 };
@@ -133,8 +133,10 @@ impl Conductor {
         wanted: &RequestedNetwork,
         id: &ActionId,
     ) -> Result<VifBody, InterfaceError> {
-        let _turn = self.inner.tasks.lock(guest).await;
-        interfaces::attach(&self.inner.context, guest, wanted, id).await
+        let lock = self.inner.tasks.lock(guest).await;
+        let interrupt = lock.interrupt_token();
+        let active = ActiveGuest::read(&self.inner.context, guest, interrupt).await?;
+        active.attach(wanted, id).await
     }
 
     /// Ends an attachment that was given up: the guest does not get the port.
@@ -144,8 +146,10 @@ impl Conductor {
         wanted: &RequestedNetwork,
         id: &ActionId,
     ) -> Result<(), InterfaceError> {
-        let _turn = self.inner.tasks.lock(guest).await;
-        interfaces::cancel_attachment(&self.inner.context, guest, wanted, id).await
+        let lock = self.inner.tasks.lock(guest).await;
+        let interrupt = lock.interrupt_token();
+        let active = ActiveGuest::read(&self.inner.context, guest, interrupt).await?;
+        active.cancel_attachment(wanted, id).await
     }
 
     /// Detaches a port from an active guest, and gives it back. Repeating it with the same id is safe.
@@ -157,8 +161,10 @@ impl Conductor {
         port: Uuid,
         id: &ActionId,
     ) -> Result<(), InterfaceError> {
-        let _turn = self.inner.tasks.lock(guest).await;
-        interfaces::detach(&self.inner.context, guest, port, id).await
+        let lock = self.inner.tasks.lock(guest).await;
+        let interrupt = lock.interrupt_token();
+        let active = ActiveGuest::read(&self.inner.context, guest, interrupt).await?;
+        active.detach(port, id).await
     }
 
     /// Accepts a request for a guest. After success, the guest will be booted or fail with a reason, even

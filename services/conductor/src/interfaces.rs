@@ -5,8 +5,8 @@
 //! detach: agent -> journal -> unbind or delete the port -> journal
 //! ```
 //!
-//! Each step can be repeated. A port that is created carries a mark of its action, so one whose creation was not answered is
-//! found again. The deletion of the guest takes all of its ports back.
+//! Each step can be repeated. A created port has its action's id in its description: if the creation was not answered, the
+//! port is found by it. The deletion of the guest gives all of its ports back.
 
 use berth_client::network::{VifOrigin, network_info};
 use berth_client::{GuestApiError, GuestClient, NetworkClient, NetworkClientError};
@@ -14,6 +14,7 @@ use berth_model::{ConsumerUuid, Disposition};
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::guest::{ActionId, GuestAction};
 use berth_wire::network_info::VifBody;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::BootError;
@@ -24,9 +25,6 @@ use crate::journal::{
 };
 use crate::port_rules::{PortRefusal, mark_of_action};
 use crate::undo::unbind_port;
-
-/// Error codes of agents that may pass: the guest is busy, or the agent is bringing it back.
-const TEMPORARY: [&str; 2] = ["busy", "not_there"];
 
 /// Why a port is not attached or detached.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +40,9 @@ pub enum InterfaceError {
     NoAgent(String),
     #[error(transparent)]
     Agent(#[from] GuestApiError),
+    /// The wait for the agent ended: the guest is being deleted, or the conductor stops.
+    #[error("the change of the interfaces of guest {0} was interrupted")]
+    Interrupted(ConsumerUuid),
 }
 
 impl InterfaceError {
@@ -49,20 +50,17 @@ impl InterfaceError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Journal(_) | Self::NoAgent(_) => Disposition::Retry,
+            Self::Journal(_) | Self::NoAgent(_) | Self::Interrupted(_) => Disposition::Retry,
             Self::NotActive(_) => Disposition::Fatal,
             Self::Port(error) => match error.disposition() {
                 Disposition::Retry => Disposition::Retry,
                 // The guest stays on its host.
                 Disposition::Refresh | Disposition::Fatal => Disposition::Fatal,
             },
-            Self::Agent(error) => {
-                let refusal = error.refusal();
-                match refusal.is_some_and(|refusal| TEMPORARY.contains(&refusal.code.as_str())) {
-                    true => Disposition::Retry,
-                    false => error.disposition(),
-                }
-            }
+            Self::Agent(error) => match error.is_temporary() {
+                true => Disposition::Retry,
+                false => error.disposition(),
+            },
         }
     }
 }
@@ -79,80 +77,25 @@ impl From<NetworkClientError> for InterfaceError {
     }
 }
 
-/// An active guest, and who has a part in its ports.
-struct ActiveGuest<'a> {
+/// An active guest whose interfaces change, and who takes part in it. The caller holds the guest's lock.
+pub(crate) struct ActiveGuest<'a> {
     context: &'a BootContext,
     networks: &'a NetworkClient,
     agent: GuestClient,
     record: BootRecord,
-}
-
-/// Attaches a port to an active guest, and waits until the guest has it. Repeating it with the same id is safe.
-///
-/// Errors: The port cannot be had or bound, or the agent refuses. The port is then given back, unless a retry may help.
-pub(crate) async fn attach(
-    context: &BootContext,
-    guest: ConsumerUuid,
-    wanted: &RequestedNetwork,
-    id: &ActionId,
-) -> Result<VifBody, InterfaceError> {
-    let mut guest = ActiveGuest::new(context, guest).await?;
-    let mark = mark_of_action(guest.record.attempt, id);
-    let port = guest.get_port(wanted, mark).await?;
-    let attached = async {
-        let vif = guest.bind_port(port, wanted.tag.clone()).await?;
-        let uuid = guest.record.request.uuid();
-        let action = GuestAction::AttachInterface {
-            port: Box::new(vif.clone()),
-        };
-        guest.agent.action(uuid, &action, Some(id)).await?;
-        Ok(vif)
-    };
-    let attached: Result<VifBody, InterfaceError> = attached.await;
-    if let Err(error) = &attached
-        && error.disposition() != Disposition::Retry
-    {
-        guest.give_back(port).await?;
-    }
-    attached
-}
-
-/// Ends an attachment that was given up.
-pub(crate) async fn cancel_attachment(
-    context: &BootContext,
-    guest: ConsumerUuid,
-    wanted: &RequestedNetwork,
-    id: &ActionId,
-) -> Result<(), InterfaceError> {
-    let mut guest = ActiveGuest::new(context, guest).await?;
-    let mark = mark_of_action(guest.record.attempt, id);
-    let ports = ports_of_guest(guest.networks, &guest.record.request).await?;
-    let mut ports = ports.iter();
-    let port = ports.find(|port| match wanted.port {
-        Some(given) => port.id == given,
-        None => port.description == mark,
-    });
-    match port {
-        Some(port) => guest.detach(port.id, None).await,
-        None => Ok(()),
-    }
-}
-
-/// Detaches a port from an active guest, and gives it back. Repeating it with the same id is safe.
-///
-/// Errors: The agent refuses, for example because the guest does not release the port. The guest then keeps it.
-pub(crate) async fn detach(
-    context: &BootContext,
-    guest: ConsumerUuid,
-    port: Uuid,
-    id: &ActionId,
-) -> Result<(), InterfaceError> {
-    let mut guest = ActiveGuest::new(context, guest).await?;
-    guest.detach(port, Some(id)).await
+    /// Ends the wait for the agent.
+    interrupt: CancellationToken,
 }
 
 impl<'a> ActiveGuest<'a> {
-    async fn new(context: &'a BootContext, guest: ConsumerUuid) -> Result<Self, InterfaceError> {
+    /// Reads the guest.
+    ///
+    /// Errors: It is not active, or there is no network service or no agent.
+    pub(crate) async fn read(
+        context: &'a BootContext,
+        guest: ConsumerUuid,
+        interrupt: CancellationToken,
+    ) -> Result<Self, InterfaceError> {
         let networks = context.networks.as_ref();
         let networks = networks.ok_or(BootError::NoNetworkService)?;
         let record = context.journal.guest(guest).await?;
@@ -166,7 +109,80 @@ impl<'a> ActiveGuest<'a> {
             networks,
             agent: agent.ok_or(InterfaceError::NoAgent(host.host))?,
             record,
+            interrupt,
         })
+    }
+
+    /// Attaches a port, and waits until the guest has it. Repeating it with the same id is safe.
+    ///
+    /// Errors: The port cannot be had or bound, or the agent refuses. The port is then given back, unless a retry may help.
+    pub(crate) async fn attach(
+        mut self,
+        wanted: &RequestedNetwork,
+        id: &ActionId,
+    ) -> Result<VifBody, InterfaceError> {
+        let mark = mark_of_action(self.record.attempt, id);
+        let port = self.get_port(wanted, mark).await?;
+        let attached = async {
+            let vif = self.bind_port(port, wanted.tag.clone()).await?;
+            let attach = GuestAction::AttachInterface {
+                port: Box::new(vif.clone()),
+            };
+            self.act(&attach, Some(id)).await?;
+            Ok(vif)
+        };
+        let attached: Result<VifBody, InterfaceError> = attached.await;
+        if let Err(error) = &attached
+            && error.disposition() != Disposition::Retry
+        {
+            self.give_back(port).await?;
+        }
+        attached
+    }
+
+    /// Ends an attachment that was given up.
+    pub(crate) async fn cancel_attachment(
+        mut self,
+        wanted: &RequestedNetwork,
+        id: &ActionId,
+    ) -> Result<(), InterfaceError> {
+        let mark = mark_of_action(self.record.attempt, id);
+        let ports = ports_of_guest(self.networks, &self.record.request).await?;
+        let mut ports = ports.iter();
+        let port = ports.find(|port| match wanted.port {
+            Some(given) => port.id == given,
+            None => port.description == mark,
+        });
+        match port {
+            Some(port) => self.detach_with(port.id, None).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Detaches a port, and gives it back. Repeating it with the same id is safe.
+    ///
+    /// Errors: The agent refuses, for example because the guest does not release the port. The guest then keeps it.
+    pub(crate) async fn detach(mut self, port: Uuid, id: &ActionId) -> Result<(), InterfaceError> {
+        self.detach_with(port, Some(id)).await
+    }
+
+    async fn detach_with(
+        &mut self,
+        port: Uuid,
+        id: Option<&ActionId>,
+    ) -> Result<(), InterfaceError> {
+        self.act(&GuestAction::DetachInterface { port }, id).await?;
+        self.give_back(port).await
+    }
+
+    /// Lets the agent act. The agent may take minutes, and a deletion does not wait for it.
+    async fn act(&self, action: &GuestAction, id: Option<&ActionId>) -> Result<(), InterfaceError> {
+        let uuid = self.record.request.uuid();
+        tokio::select! {
+            biased;
+            () = self.interrupt.cancelled() => Err(InterfaceError::Interrupted(uuid)),
+            acted = self.agent.action(uuid, action, id) => Ok(acted.map(drop)?),
+        }
     }
 
     fn ports(&self) -> &[BootPort] {
@@ -251,13 +267,6 @@ impl<'a> ActiveGuest<'a> {
         self.record_step(BootStep::PortBinding, BootStepDetail::Vifs(vifs))
             .await?;
         Ok(vif)
-    }
-
-    async fn detach(&mut self, port: Uuid, id: Option<&ActionId>) -> Result<(), InterfaceError> {
-        let uuid = self.record.request.uuid();
-        let action = GuestAction::DetachInterface { port };
-        self.agent.action(uuid, &action, id).await?;
-        self.give_back(port).await
     }
 
     /// Unbinds or deletes a port that the guest no longer has. The port is forgotten last, so that the deletion of the guest

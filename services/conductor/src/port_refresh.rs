@@ -49,7 +49,7 @@ pub(crate) async fn refresh(
 }
 
 /// Where the ports of known interfaces come from.
-pub(crate) fn origins(vifs: &[VifBody]) -> Vec<VifOrigin> {
+fn origins(vifs: &[VifBody]) -> Vec<VifOrigin> {
     let origins = vifs.iter().map(|vif| VifOrigin {
         port: vif.id,
         preserve_on_delete: vif.preserve_on_delete,

@@ -155,6 +155,9 @@ impl BootAgent {
             (Method::POST, None) => self.build(request.body()).await,
             (Method::GET, Some(guest)) => self.show(guest).await,
             (Method::DELETE, Some(guest)) => self.delete(guest).await,
+            (Method::POST, Some(_)) if self.world().behaviour == AgentBehaviour::Slow => {
+                std::future::pending().await
+            }
             (Method::POST, Some(guest)) => self.act(guest, request.body()),
             _ => refusal(StatusCode::NOT_FOUND, "no_such_path", "no such path"),
         })

@@ -144,6 +144,14 @@ impl GuestResources for SimulatedResources {
         self.0.inject("switch write plug".to_owned(), effect).await
     }
 
+    async fn wait_for_ports(&self, _: &GuestSpec) -> Result<(), ResourceError> {
+        let failure = SimulatedFailure::PortNeverWorks;
+        if self.0.world().failures.contains(&failure) {
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
     async fn unplug_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
         let effect = async {
             unplug(&mut self.0.world(), spec);

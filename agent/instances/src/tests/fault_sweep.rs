@@ -275,6 +275,68 @@ async fn an_error_at_any_point_before_or_after_its_effect_ends_done_or_undone() 
     assert!(cases > 150, "{cases} cases");
 }
 
+/// The switch or the hypervisor gives an error once, before or after its effect, and the client repeats the attachment.
+#[tokio::test]
+async fn an_error_at_any_point_of_an_attachment_ends_with_the_port_or_without_it() {
+    let spawn = ClientOperation::Spawn;
+    let attached = ClientOperation::AttachAndDetach;
+    let (clean, whole) = (spawn.harness().await, attached.harness().await);
+    spawn.until_killed(&clean, None).await;
+    attached.until_killed(&whole, None).await;
+    let mut cases = 0;
+    for point in kills(whole.count()).filter(|point| point.at > clean.count()) {
+        let harness = spawn.harness().await;
+        spawn.run(&harness).await;
+        let at = point.at - clean.count();
+        harness.fault_at(Some(FaultPoint { at, ..point }), InjectedFault::Error);
+        let guests = harness.guests();
+        let (attach, detach): (ActionId, ActionId) =
+            ("attach".parse().unwrap(), "detach".parse().unwrap());
+        let mut tries = 0;
+        while let Err(error) = guests
+            .attach_interface(guest(1), interface(), Some(&attach))
+            .await
+        {
+            tries += 1;
+            assert!(tries < 3, "{point:?}: {error}");
+        }
+        invariants::check_at_rest(&harness).await;
+        assert!(harness.world().plugged.contains_key(&port()), "{point:?}");
+        while guests
+            .detach_interface(guest(1), port(), Some(&detach))
+            .await
+            .is_err()
+        {
+            tries += 1;
+            assert!(tries < 3, "{point:?}");
+        }
+        attached.check(&harness).await;
+        cases += 1;
+    }
+    assert!(cases > 10, "{cases} cases");
+}
+
+#[tokio::test]
+async fn a_deletion_does_not_wait_for_a_port_that_never_works() {
+    let harness = ClientOperation::Spawn.harness().await;
+    ClientOperation::Spawn.run(&harness).await;
+    harness.add_failure(SimulatedFailure::PortNeverWorks);
+    let guests = harness.guests();
+    let attach = guests.attach_interface(guest(1), interface(), None);
+    let delete = async {
+        while harness.world().plugged.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        guests.delete(guest(1)).await.unwrap();
+    };
+    let (attached, ()) = tokio::join!(attach, delete);
+    let refused = attached.unwrap_err().to_string();
+    assert!(refused.contains("is busy (destroy)"), "{refused}");
+    let end = guests.reconcile_instance(guest(1)).await;
+    assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
+    ClientOperation::AttachAndDelete.check(&harness).await;
+}
+
 #[tokio::test]
 async fn an_attached_port_is_there_before_its_guest_starts_after_a_host_boot() {
     let operation = ClientOperation::Attach;

@@ -57,7 +57,18 @@ pub enum GuestApiError {
     },
 }
 
+/// Codes of refusals that may pass: the guest is busy, or its host is bringing it back.
+const TEMPORARY: [&str; 2] = ["busy", "not_there"];
+
 impl GuestApiError {
+    /// Whether the same action may succeed later.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        let code = self.refusal().map(|refusal| refusal.code.as_str());
+        self.disposition() == Disposition::Retry
+            || code.is_some_and(|code| TEMPORARY.contains(&code))
+    }
+
     /// Every request may be repeated.
     #[must_use]
     pub fn disposition(&self) -> Disposition {

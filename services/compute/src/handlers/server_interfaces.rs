@@ -1,5 +1,6 @@
 //! /v2.1/servers/{server}/os-interface: the ports of a server.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -108,6 +109,12 @@ struct AttachedPort {
     tag: Option<String>,
 }
 
+impl AttachedPort {
+    fn id(&self) -> Uuid {
+        self.port.id
+    }
+}
+
 /// A port as an attached interface.
 fn attachment(call: &ApiRequest, attached: &AttachedPort) -> Value {
     let port = &attached.port;
@@ -162,15 +169,10 @@ impl ComputeApi {
 fn wanted(call: &ApiRequest) -> Result<RequestedNetwork, Fault> {
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of_body(&body, "interfaceAttachment")?;
-    let mut uuid_of = |key: &'static str| {
-        let Some(text) = fields.text_or_null(key, 255)? else {
-            return Ok(None);
-        };
-        let uuid = Uuid::try_parse(text);
-        uuid.map(Some)
-            .map_err(|_| wrong(key, &json!(text), "it is not a 'uuid'"))
-    };
-    let (uuid, port) = (uuid_of("net_id")?, uuid_of("port_id")?);
+    let (uuid, port) = (
+        fields.uuid_or_null("net_id")?,
+        fields.uuid_or_null("port_id")?,
+    );
     let fixed_ip = match fields.value("fixed_ips") {
         None => None,
         Some(value) => Some(fixed_ip(value)?),
@@ -237,10 +239,14 @@ async fn attach(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     let chosen = chosen.ok_or_else(|| {
         Fault::bad_request("No network was given, and the project has no network.")
     })?;
-    let before = api.ports_of(server).await?;
-    let is_attached = |port: &AttachedPort| Some(port.port.id) == chosen.port;
-    if before.iter().any(is_attached) {
-        let port = chosen.port.unwrap_or_default();
+    let given = chosen.port;
+    let before: BTreeSet<Uuid> = api
+        .ports_of(server)
+        .await?
+        .iter()
+        .map(AttachedPort::id)
+        .collect();
+    if let Some(port) = given.filter(|port| before.contains(port)) {
         return Err(attachment_fault(PortRefusal::InUse(port).into()));
     }
     let tag = wanted.tag.or(chosen.tag);
@@ -255,9 +261,9 @@ async fn attach(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         Some(ActionOutcome::Success) | None => {}
     }
     let ports = api.ports_of(server).await?;
-    let is_new = |port: &&AttachedPort| {
-        let mut before = before.iter();
-        !before.any(|before| before.port.id == port.port.id)
+    let is_new = |port: &&AttachedPort| match given {
+        Some(given) => port.id() == given,
+        None => !before.contains(&port.id()),
     };
     let port = ports.iter().find(is_new).ok_or_else(failed)?;
     ApiResponse::ok(&json!({"interfaceAttachment": attachment(&call, port)}))

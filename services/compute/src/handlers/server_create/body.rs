@@ -179,15 +179,7 @@ fn networks(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<NetworkWis
 /// One entry of `networks`.
 fn requested_network(call: &ApiRequest, value: &Value) -> Result<RequestedNetwork, Fault> {
     let mut fields = BodyFields::of("networks", value)?;
-    let mut uuid_of = |key: &'static str| {
-        let Some(text) = fields.text_or_null(key, 255)? else {
-            return Ok(None);
-        };
-        let uuid = Uuid::try_parse(text);
-        uuid.map(Some)
-            .map_err(|_| wrong(key, &json!(text), "it is not a 'uuid'"))
-    };
-    let (uuid, port) = (uuid_of("uuid")?, uuid_of("port")?);
+    let (uuid, port) = (fields.uuid_or_null("uuid")?, fields.uuid_or_null("port")?);
     let fixed_ip = fields.text("fixed_ip", 1..=64)?.map(str::to_owned);
     let tag = match call.version.has(NETWORK_TAGS) {
         true => fields.text("tag", 1..=MOST_TAG)?.map(str::to_owned),

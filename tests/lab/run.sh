@@ -26,7 +26,7 @@ machine() {
 }
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-VISITS=${VISITS-devices power_cycle systemd}
+VISITS=${VISITS-devices ports power_cycle systemd}
 
 say "the libvirt driver against libvirtd"
 PASSED=0

@@ -13,7 +13,7 @@ use berth_wire::neutron::{
     SubnetRecord,
 };
 use http::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// The host that is a chassis.
@@ -44,6 +44,7 @@ impl NetworkCloud {
             for host in [HOST, OTHER_HOST, NODE] {
                 neutron.ovn.add_chassis(host).expect("a chassis");
             }
+            neutron.add_sriov_agent(NODE, "storage").expect("an agent");
             Self { keystone, neutron }
         })
     }
@@ -107,6 +108,24 @@ impl NetworkCloud {
         let answer = ask.send().expect("an answer");
         assert!(answer.status.is_success(), "{path}: {}", answer.text());
         answer.json()
+    }
+
+    /// A network of the tenant with a subnet on a VLAN of the physical network `storage`.
+    pub(super) async fn vlan_network(&self, name: &str, vlan: u16, cidr: &str) -> Uuid {
+        let network = json!({"network": {
+            "name": name,
+            "tenant_id": self.tenant(),
+            "provider:network_type": "vlan",
+            "provider:physical_network": "storage",
+            "provider:segmentation_id": vlan,
+        }});
+        let made = self.ask(Method::POST, "/v2.0/networks", &network);
+        let id = made["network"]["id"].as_str().expect("an id");
+        let subnet = json!({"subnet": {
+            "network_id": id, "tenant_id": self.tenant(), "cidr": cidr, "ip_version": 4,
+        }});
+        self.ask(Method::POST, "/v2.0/subnets", &subnet);
+        id.parse().expect("a UUID")
     }
 
     /// A network of this project with a subnet.

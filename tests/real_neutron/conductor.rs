@@ -255,6 +255,132 @@ async fn a_guest_gets_its_ports_in_order_bound_to_its_host_and_gives_them_back()
     stage.stage.judge().await;
 }
 
+/// A stage whose host has a network card on `storage`, and whose given port is direct, on this VLAN.
+async fn direct_stage(name: &str, vlan: u16) -> PortStage {
+    let stage = PortStage::new(name).await;
+    stage.stage.add_network_card("storage", 2).await;
+    let cloud = NetworkCloud::shared();
+    let network = cloud.vlan_network(name, vlan, "192.0.2.0/24").await;
+    let mut wanted = cloud.port_of(network, Uuid::nil());
+    wanted.device_id = String::new();
+    wanted.vnic_type = Some("direct".to_owned());
+    let given = stage.client.create_port(&wanted).await.expect("a port");
+    PortStage {
+        given: given.id,
+        ..stage
+    }
+}
+
+impl PortStage {
+    /// A guest with the direct port and a new one.
+    fn direct_request(&self, number: u32) -> BootRequest {
+        let networks = json!([
+            {"port": self.given, "physical_network": "storage"},
+            {"uuid": self.network},
+        ]);
+        self.request_with(number, "gpu", &networks)
+    }
+
+    /// The direct port is bound to the function that the host selected.
+    async fn has_its_function(&self) {
+        let port = self.client.port(self.given).await.expect("an answer");
+        let port = port.expect("the given port");
+        assert_eq!(port.host_id.as_deref(), Some(NODE));
+        assert_eq!(port.vif_type.as_deref(), Some("hw_veb"));
+        let profile = port.profile.expect("a profile");
+        for (key, value) in [
+            ("pci_slot", json!("0000:85:10.0")),
+            ("pci_vendor_info", json!("8086:10ca")),
+            ("physical_network", json!("storage")),
+            ("pf_mac_address", json!("52:54:00:00:00:85")),
+            ("vf_num", json!(0)),
+        ] {
+            assert_eq!(profile.get(key), Some(&value), "{key} of {profile:?}");
+        }
+    }
+
+    /// The direct port is bound to no host and no function.
+    async fn has_a_free_function(&self, number: u32) {
+        self.has_no_ports(number).await;
+        let port = self.client.port(self.given).await.expect("an answer");
+        let profile = port.expect("the given port").profile.unwrap_or_default();
+        assert!(profile.is_empty(), "{profile:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_direct_port_is_bound_to_the_function_that_the_host_selects_and_is_free_again() {
+    let stage = direct_stage("direct", 100).await;
+    stage.stage.effects.begin(None);
+    let conductor = stage.stage.conductor();
+    let request = stage.direct_request(1);
+    let end = stage.boot(&conductor, &request).await;
+    assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
+    stage.has_its_function().await;
+    // Its claim has a function of the card.
+    let held = stage.stage.placement();
+    let held = held.allocations(stage.guest(1)).await.expect("an answer");
+    let held = held.expect("allocations").resources;
+    let functions = held
+        .iter()
+        .filter(|((_, class), _)| class.as_str() == "SRIOV_NET_VF");
+    assert_eq!(functions.map(|(_, amount)| *amount).sum::<u64>(), 1);
+    conductor
+        .delete(stage.guest(1))
+        .await
+        .expect("it is deleted");
+    arrives(&conductor, &request).await;
+    stage.has_a_free_function(1).await;
+    stage.stage.judge().await;
+}
+
+#[tokio::test]
+async fn a_direct_port_is_bound_once_or_free_whatever_fails_on_the_way() {
+    let stage = direct_stage("direct-sweep", 101).await;
+    let boot = async |number: u32, fault: Option<(EffectSide, BootFault)>| -> bool {
+        stage.stage.effects.begin(fault);
+        let request = stage.direct_request(number);
+        let run = async {
+            let conductor = stage.stage.conductor();
+            let end = stage.boot(&conductor, &request).await;
+            assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
+        };
+        tokio::select! {
+            biased;
+            () = stage.stage.effects.dies() => true,
+            () = run => false,
+        }
+    };
+    boot(1, None).await;
+    let history = stage.stage.effects.history();
+    let calls = history.iter().enumerate();
+    // From the build request on: the host selects the function, and the conductor binds the port and tells the host.
+    let calls = calls.skip_while(|(_, what)| !what.starts_with("agent "));
+    let calls: Vec<_> = calls
+        .filter(|(_, what)| what.starts_with("network ") || what.starts_with("agent "))
+        .collect();
+    let sides = calls
+        .iter()
+        .flat_map(|(at, _)| [false, true].map(|after| EffectSide { at: at + 1, after }));
+    let sides: Vec<_> = sides.collect();
+    let mut number = 1;
+    stage.until_killed(number, Goal::Delete, None).await;
+    stage.has_a_free_function(number).await;
+    for side in sides.into_iter().step_by(one_of(5)) {
+        for fault in [BootFault::Kill, BootFault::Error] {
+            number += 1;
+            if boot(number, Some((side, fault))).await {
+                boot(number, None).await;
+            }
+            stage.has_its_function().await;
+            stage.until_killed(number, Goal::Delete, None).await;
+            stage.has_a_free_function(number).await;
+        }
+    }
+    assert!(number > 4, "{calls:?}");
+    stage.stage.judge().await;
+}
+
 #[tokio::test]
 async fn no_port_is_left_or_made_twice_whatever_fails_on_the_way() {
     let stage = PortStage::new("sweep").await;

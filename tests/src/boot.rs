@@ -175,6 +175,22 @@ impl BootStage {
         placement.ensure_trait(&fast).await.expect("a trait");
     }
 
+    /// Adds a network card of the host with virtual functions for ports on this physical network.
+    pub async fn add_network_card(&self, physical_network: &str, functions: u64) {
+        let on_network = Trait::physical_network(physical_network);
+        let ensured = self.cloud.placement().ensure_trait(&on_network).await;
+        ensured.expect("a trait");
+        let card = format!("{NODE}_0000:85:00.0");
+        let uuid = Uuid::new_v3(&Uuid::NAMESPACE_DNS, card.as_bytes());
+        let card = Provider::child(uuid.into(), name(&card), root());
+        self.provider(
+            card,
+            &[(ResourceClass::SRIOV_NET_VF, functions)],
+            &[on_network],
+        )
+        .await;
+    }
+
     async fn provider(&self, made: Provider, amounts: &[(ResourceClass, u64)], traits: &[Trait]) {
         let placement = self.cloud.placement();
         let made = placement.create_provider(&made).await.expect("a provider");

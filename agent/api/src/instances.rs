@@ -61,7 +61,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests/{uuid}/action",
-        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`, `extra_specs` (of the flavor: with them the guest gets the devices that they and the image's properties describe);\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `attach_interface`: `port`, the VIF of a Neutron port that is bound to this host;\n- `detach_interface`: `port`, the UUID of the port; a running guest must release it within a minute;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
+        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`, `extra_specs` (of the flavor: with them the guest gets the devices that they and the image's properties describe);\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `bind_ports`: `ports`, the VIFs of all ports of a guest that waits until its ports are bound to the network functions that the host selected (`unbound_functions` of the guest);\n- `attach_interface`: `port`, the VIF of a Neutron port that is bound to this host;\n- `detach_interface`: `port`, the UUID of the port; a running guest must release it within a minute;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
     ),
     (
         "GET",
@@ -250,6 +250,9 @@ async fn action<D: VirtDriver, R: GuestResources>(
                 let detached = acting.detach_interface(uuid, port, id.as_ref());
                 Ok(outcome_of(detached.await?))
             }
+            ActionRequest::BindPorts(interfaces) => {
+                Ok(outcome_of(acting.bind_ports(uuid, &interfaces).await?))
+            }
             ActionRequest::Suspend => Ok(acting.suspend(uuid, id.as_ref()).await?),
             ActionRequest::LiveMigrate(node) => {
                 acting.live_migrate(uuid, &node).await?;
@@ -315,7 +318,11 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
         }
         TransitionError::Machine { .. }
         | TransitionError::Firmware { .. }
-        | TransitionError::Power(PowerError::Interface(_))
+        | TransitionError::Power(
+            PowerError::Interface(_)
+            | PowerError::WrongFunction { .. }
+            | PowerError::DirectPort { .. },
+        )
         | TransitionError::Capability { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
         TransitionError::Observe(_) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
         TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => {

@@ -134,6 +134,7 @@ pub fn offered(handles: Vec<OfferedHandle>) -> OfferedDevice {
         model: None,
         numa_node: None,
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: ResourceClass::VGPU,
         class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::new(),

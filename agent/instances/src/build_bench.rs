@@ -391,6 +391,7 @@ pub fn bench_of_devices() -> Bench {
         model: None,
         numa_node: Some(1),
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: ResourceClass::new("CUSTOM_NIC").unwrap(),
         class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::new(),

@@ -53,7 +53,7 @@ pub use error::{BuildError, BuildFault};
 pub use host_check::MissingCapability;
 pub(crate) use host_check::check_machine;
 pub use options::{BuildContext, BuildOptions, TreeLookup};
-pub use parse::{attached_interface, config_drive_change, image_of, kernel_of};
+pub use parse::{attached_interface, bound_interfaces, config_drive_change, image_of, kernel_of};
 pub(crate) use usage::conflicting_pins;
 pub use usage::{devices_in_use, host_usage};
 
@@ -191,6 +191,7 @@ fn place(
     spec.topology = placement.topology;
     spec.devices = GuestDevices::new(picks.devices)?;
     let host_placement = HostPlacement::new(Some(digest), placement.reserved, picks.mdevs)
+        .with_network_functions(picks.network_functions)
         .with_scheduling_facts(build.scheduling_facts);
     let request = GuestRequest::new(build.node, build.arqs, spec)?;
     Ok(request

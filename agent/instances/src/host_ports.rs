@@ -29,11 +29,13 @@ pub enum HostPorts {
     },
 }
 
-/// The ports of a guest.
+/// The ports of a guest that the agent plugs.
 fn port_specs(spec: &GuestSpec) -> impl Iterator<Item = PortSpec> {
     let is_multi_queue = spec.interface_queues().is_some();
     let ports = spec.interfaces.ports();
-    ports.map(move |(interface, port)| PortSpec::new(spec.uuid, interface, port, is_multi_queue))
+    ports.filter_map(move |(interface, port)| {
+        PortSpec::new(spec.uuid, interface, port, is_multi_queue)
+    })
 }
 
 impl HostPorts {

@@ -3,8 +3,10 @@
 //! An attachment is journaled before it begins, and a detachment after it has ended. So the record names every port that may
 //! be plugged, and a kill in between leaves no port without an owner. The caller repeats an action that was not answered.
 
-use berth_agent_journal::{GuestRecord, InstanceOverrides};
-use berth_model::{ConsumerUuid, Disposition};
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, NetworkFunction};
+use berth_model::{ConsumerUuid, Disposition, PciAddress};
 use berth_virt::guest_spec::{
     GuestInterface, GuestInterfaces, GuestSpec, GuestSpecError, InterfaceSource, MacAddress,
 };
@@ -48,6 +50,38 @@ fn alone(spec: &GuestSpec, interface: &GuestInterface) -> Result<GuestSpec, Gues
         interfaces: GuestInterfaces::new(vec![interface.clone()])?,
         ..spec.clone()
     })
+}
+
+/// Checks that each port has the function that was selected for it, and other ports have none.
+fn check_bound(
+    interfaces: &[GuestInterface],
+    functions: &[NetworkFunction],
+) -> Result<(), PowerError> {
+    let bound = interfaces.iter().filter_map(|interface| {
+        let InterfaceSource::Port(port) = &interface.source else {
+            return None;
+        };
+        Some((port.id(), port.network_function()))
+    });
+    let bound: BTreeMap<Uuid, Option<PciAddress>> = bound.collect();
+    let selected = functions
+        .iter()
+        .map(|function| (function.port, function.address));
+    let selected: BTreeMap<Uuid, PciAddress> = selected.collect();
+    let ports: BTreeSet<&Uuid> = bound.keys().chain(selected.keys()).collect();
+    for port in ports {
+        let found = bound.get(port).copied().flatten();
+        let selected = selected.get(port).copied();
+        if found != selected {
+            let port = *port;
+            return Err(PowerError::WrongFunction {
+                port,
+                found,
+                selected,
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The guest is being deleted, or the agent stops.
@@ -143,6 +177,38 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
     }
 
+    /// Binds the ports of a guest to the network functions that were selected for them. The guest then starts. `interfaces` are
+    /// all ports of the guest, in their order. A guest whose ports are bound stays as it is.
+    ///
+    /// Errors: the guest is unknown or being deleted, or a port is missing, or is bound to another function.
+    pub async fn bind_ports(
+        &self,
+        uuid: ConsumerUuid,
+        interfaces: &[GuestInterface],
+    ) -> Result<InterfaceOutcome, PowerError> {
+        let (guard, record) = self.lock_record(uuid).await?;
+        if record.goal != Goal::Spawn {
+            return Err(interrupted(uuid));
+        }
+        if record.unbound_functions().next().is_none() {
+            return Ok(InterfaceOutcome::Unchanged);
+        }
+        let functions = record.request.host_placement().network_functions();
+        check_bound(interfaces, functions)?;
+        let own = record.request.spec().interfaces.as_slice().iter();
+        let others = own.filter(|interface| port_of(interface).is_none());
+        let all = others.chain(interfaces).cloned().collect();
+        let overrides = with_interfaces(&record, all).map_err(PowerError::Interface)?;
+        let context = &self.inner.context;
+        context
+            .journal
+            .record_overrides(uuid, &overrides, &[])
+            .await?;
+        drop(guard);
+        self.spawn_reconcile(uuid);
+        Ok(InterfaceOutcome::Changed)
+    }
+
     /// Whether the hypervisor has this interface in the guest.
     async fn has_interface(&self, uuid: ConsumerUuid, mac: MacAddress) -> Result<bool, GuestError> {
         let found = self.inner.context.on_host(uuid).await?;
@@ -169,6 +235,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let Some(interface) = interface.filter(|_| !record.overrides.has_recorded(id)) else {
             return Ok(InterfaceOutcome::Unchanged);
         };
+        let functions = record.request.host_placement().network_functions();
+        if functions.iter().any(|function| function.port == port) {
+            return Err(PowerError::DirectPort { port });
+        }
         let outcome = tokio::select! {
             biased;
             () = interrupt.interrupted() => return Err(interrupted(uuid)),

@@ -22,6 +22,8 @@ pub enum ReconcileOutcome {
     Undone { reason: String },
     /// The instance is removed, and its record is deleted.
     Gone,
+    /// Ports of the instance are not bound to their network functions yet; their binding continues the spawn.
+    AwaitsPorts,
     /// The agent stops; its next start continues.
     Interrupted,
     /// The instance cannot continue now. The next sync retries.
@@ -61,6 +63,9 @@ pub(crate) fn log_outcome(uuid: ConsumerUuid, end: ReconcileOutcome) {
         }
         ReconcileOutcome::Interrupted => {
             tracing::debug!(guest = %uuid, "reconciliation interrupted; the next start continues")
+        }
+        ReconcileOutcome::AwaitsPorts => {
+            tracing::info!(guest = %uuid, "instance waits until its ports are bound to their network functions")
         }
         ReconcileOutcome::Settled => tracing::info!(guest = %uuid, "instance reached its goal"),
         ReconcileOutcome::Gone => tracing::info!(guest = %uuid, "instance removed"),

@@ -12,13 +12,14 @@ use berth_agent_journal::{
     JournalError, SpawnStep, StepRecord, StepState,
 };
 use berth_keyed_tasks::KeyGuard;
-use berth_model::{ConsumerUuid, Disposition};
+use berth_model::{ConsumerUuid, Disposition, PciAddress};
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
     GuestError, GuestPowerOutcome, GuestSpawnOutcome, PowerAction, PowerState, VirtDriver,
 };
 use berth_wire::guest::ActionId;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use crate::binding_wait::BindingRefusal;
 use crate::guests::Guests;
@@ -44,6 +45,22 @@ pub enum PowerError {
     /// A device must not be used now.
     #[error("the guest cannot be started: {0}")]
     Resource(#[from] ResourceError),
+    /// A port is not bound to the network function that was selected for it.
+    #[error(
+        "port {port} is bound to {}, and this host selected {} for it",
+        function_or_none(found),
+        function_or_none(selected)
+    )]
+    WrongFunction {
+        port: Uuid,
+        found: Option<PciAddress>,
+        selected: Option<PciAddress>,
+    },
+    /// A port that is a function of a network card cannot be detached.
+    #[error(
+        "port {port} is a function of a network card (SR-IOV): its guest has it until it is deleted"
+    )]
+    DirectPort { port: Uuid },
     /// The guest cannot have this interface next to its others.
     #[error("the interface cannot be attached: {0}")]
     Interface(#[source] GuestSpecError),
@@ -55,6 +72,13 @@ pub enum PowerError {
     Driver(#[from] GuestError),
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+fn function_or_none(function: &Option<PciAddress>) -> String {
+    match function {
+        Some(address) => format!("PCI function {address}"),
+        None => "no function".to_owned(),
+    }
 }
 
 /// The desired power state after an action.

@@ -1,7 +1,8 @@
 //! Drives one instance to its goal: [`Guests::reconcile_instance`].
 //!
 //! ```text
-//! goal Spawn   --> stop_for_transition (if pending) --> spawn --> Settled
+//! goal Spawn   --> (ports with a function unbound) --------------------------> AwaitsPorts
+//!              --> stop_for_transition (if pending) --> spawn --> Settled
 //!                                                         | fails, never ran
 //!                                                         v
 //! goal Undo    --> undo, unbind requests -----------------> Undone
@@ -126,6 +127,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                         && record.overrides.transition.is_none() =>
                 {
                     return Ok(ReconcileOutcome::Settled);
+                }
+                Goal::Spawn if record.unbound_functions().next().is_some() => {
+                    return Ok(ReconcileOutcome::AwaitsPorts);
                 }
                 Goal::Spawn if record.is_leaving() => stop_for_transition(context, &record).await?,
                 Goal::Spawn => {

@@ -157,6 +157,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }),
             ReconcileOutcome::Undone { .. }
             | ReconcileOutcome::Gone
+            | ReconcileOutcome::AwaitsPorts
             | ReconcileOutcome::Interrupted => Err(TransitionError::Interrupted { uuid }),
         }
     }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use berth_agent_images::serde_text;
-use berth_virt::{CpuSet, WantedDevice};
+use berth_model::PciAddress;
+use berth_virt::{CpuSet, NetworkFunctionFacts, WantedDevice};
 use berth_wire::guest::GuestBuild;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
 
 /// SHA-256 of a build's serialised body. Two builds with the same digest are the same request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +39,9 @@ pub struct HostPlacement {
     reserved_cpus: CpuSet,
     /// The flavor's mediated devices, with their parents.
     mdevs: Vec<WantedDevice>,
+    /// Missing in rows of releases without ports of this kind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    network_functions: Vec<NetworkFunction>,
     /// Missing in rows of releases that did not report host states.
     #[serde(
         rename = "described",
@@ -44,6 +49,21 @@ pub struct HostPlacement {
         skip_serializing_if = "SchedulingFacts::is_none"
     )]
     scheduling_facts: SchedulingFacts,
+}
+
+/// A virtual function of a network card (SR-IOV) that the agent selected for a port. The port is bound to it later.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkFunction {
+    /// The port's UUID in Neutron.
+    pub port: Uuid,
+    #[serde(with = "serde_text")]
+    pub address: PciAddress,
+    pub vendor_id: u16,
+    pub product_id: u16,
+    /// The physical network that the card is connected to.
+    pub physical_network: String,
+    pub facts: NetworkFunctionFacts,
 }
 
 /// Facts about a guest for the scheduler.
@@ -71,8 +91,24 @@ impl HostPlacement {
             build,
             reserved_cpus,
             mdevs,
+            network_functions: Vec::new(),
             scheduling_facts: SchedulingFacts::default(),
         }
+    }
+
+    /// The same placement with network functions for the guest's ports.
+    #[must_use]
+    pub fn with_network_functions(self, network_functions: Vec<NetworkFunction>) -> Self {
+        Self {
+            network_functions,
+            ..self
+        }
+    }
+
+    /// The network functions for the guest's ports.
+    #[must_use]
+    pub fn network_functions(&self) -> &[NetworkFunction] {
+        &self.network_functions
     }
 
     /// The same placement with facts for the scheduler.

@@ -25,7 +25,7 @@ pub use berth_workflow::{AcceptOutcome, JournalError, JournalFuture, StepRecord,
 pub use bound_devices::{BoundDevice, BoundDevices, BoundMdevParent, DuplicateBinding, NoDevice};
 pub use device_name::{NamedDevice, name_of_handle, names};
 pub use guest_journal::{DeviceClaim, GuestJournal};
-pub use host_placement::{BuildDigest, HostPlacement, SchedulingFacts};
+pub use host_placement::{BuildDigest, HostPlacement, NetworkFunction, SchedulingFacts};
 pub use overrides::{
     BootSource, InstanceOverrides, PendingTransition, TransitionKind, TransitionPhase,
 };

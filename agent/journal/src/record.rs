@@ -9,6 +9,7 @@ use berth_workflow::{JournalRecord, JournalSchema, RecordRow, StepRecord, StepSt
 use serde::{Deserialize, Serialize};
 
 use crate::bound_devices::BoundDevices;
+use crate::host_placement::NetworkFunction;
 use crate::overrides::{BootSource, InstanceOverrides, TransitionPhase};
 use crate::request::{GuestRequest, GuestRequestError};
 use crate::schema::SCHEMA;
@@ -162,6 +163,15 @@ impl GuestRecord {
     pub fn interfaces(&self) -> &GuestInterfaces {
         let attached = self.overrides.interfaces.as_ref();
         attached.unwrap_or(&self.request.spec().interfaces)
+    }
+
+    /// The network functions whose ports are not bound to them yet. The guest starts when all are.
+    pub fn unbound_functions(&self) -> impl Iterator<Item = &NetworkFunction> {
+        let functions = self.request.host_placement().network_functions().iter();
+        functions.filter(|function| {
+            let mut ports = self.interfaces().ports();
+            !ports.any(|(_, port)| port.id() == function.port)
+        })
     }
 
     /// The request with the image of the rescue or of the last rebuild, as the guest should be now.

@@ -6,7 +6,7 @@ use berth_agent_images::{DiskPlan, DiskPlanError};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::CpuSet;
 use berth_virt::guest_spec::{
-    CpuPinning, DeviceOrigin, GuestBoot, GuestDisks, GuestInterfaces, GuestSpec, MachineOptions,
+    CpuPinning, GuestBoot, GuestDisks, GuestInterfaces, GuestSpec, MachineOptions,
 };
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +71,7 @@ impl GuestRequest {
             }
         }
         for attached in spec.devices.as_slice() {
-            if let DeviceOrigin::Arq(arq) = attached.origin {
+            if let Some(arq) = attached.origin.arq() {
                 return Err(GuestRequestError::DeviceOfArq { arq });
             }
         }

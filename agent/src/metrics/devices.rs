@@ -195,6 +195,7 @@ pub(super) fn test_device(functions: Vec<PciAddress>) -> OfferedDevice {
         model: Some("T4".to_owned()),
         numa_node: Some(1),
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: ResourceClass::PGPU,
         class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::new(),

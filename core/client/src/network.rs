@@ -29,7 +29,7 @@ use uuid::Uuid;
 
 pub use error::NetworkClientError;
 pub use extensions::NetworkExtensions;
-pub use network_info::{NetworkFacts, VifOrigin, network_info};
+pub use network_info::{NetworkFacts, VifOrigin, network_info, physical_network};
 pub use ownership::{SharedObjectType, SharedObjects, port_of_project};
 pub use ports::{PortFilter, PortOutcome};
 

@@ -51,6 +51,19 @@ impl Trait {
         Self(Symbol::known(name))
     }
 
+    /// The trait of providers that are connected to a physical network: `CUSTOM_PHYSNET_` and the network's name in upper case,
+    /// with `_` for other characters than letters and digits. Neutron's agents and port requests have the same. Neutron's names
+    /// have at most 64 characters, so only as many count.
+    #[must_use]
+    pub fn physical_network(name: &str) -> Self {
+        let letters = name.chars().take(64).map(|c| match c.to_ascii_uppercase() {
+            c if c.is_ascii_alphanumeric() => c,
+            _ => '_',
+        });
+        let name: String = "CUSTOM_PHYSNET_".chars().chain(letters).collect();
+        Self::new(&name).expect("a prefix and 64 valid characters are a trait")
+    }
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -88,6 +88,10 @@ pub struct RequestedNetwork {
     /// The tenant's tag of the interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
+    /// The physical network of an existing port with the `vnic_type` `direct` (SR-IOV): the guest gets a virtual function of a
+    /// network card that is connected to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub physical_network: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

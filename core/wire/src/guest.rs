@@ -12,7 +12,7 @@ mod places;
 pub use action_id::{ActionId, NoActionId};
 pub use answers::{
     CellBody, DiagnosticsBody, DiskStatisticsBody, GuestBody, GuestList, ImageComing,
-    InterfaceBody, InterfaceStatisticsBody, StepBody, TrafficBody,
+    InterfaceBody, InterfaceStatisticsBody, NetworkFunctionBody, StepBody, TrafficBody,
 };
 pub use build::{
     ConfigDriveBody, ConfigDriveChangeBody, FlavorBody, GuestAction, GuestBuild, ImageBody,

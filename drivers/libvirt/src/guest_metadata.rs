@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use berth_model::{ArqUuid, ConsumerUuid};
-use berth_virt::guest_spec::{DeviceOrigin, GuestSpec};
+use berth_virt::guest_spec::GuestSpec;
 use roxmltree::Node;
 use serde::Serialize;
 
@@ -51,10 +51,7 @@ impl GuestMetadata {
             project: spec.owner.project.as_str().to_owned(),
             consumer: spec.owner.consumer,
             requests: devices
-                .filter_map(|attached| match attached.origin {
-                    DeviceOrigin::Arq(uuid) => Some(uuid),
-                    DeviceOrigin::Flavor => None,
-                })
+                .filter_map(|attached| attached.origin.arq())
                 .collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_ovsdb::OvsdbClient;
-use berth_virt::guest_spec::{PlugSignal, PortConnection, TapName};
+use berth_virt::guest_spec::{PlugSignal, TapName};
 
 use crate::error::PortError;
 use crate::plan::{self, PortFacts, PortSpec, TapPlan};
@@ -100,8 +100,8 @@ impl HostNetwork {
     ///
     /// Errors: [`PortError::NotPlugged`] after `limit`.
     pub async fn wait_plugged(&self, spec: &PortSpec, limit: Duration) -> Result<(), PortError> {
-        let PortConnection::OpenVswitch { signal, .. } = spec.port.connection();
-        match switch::wait_until_working(&self.switch, &spec.port.tap(), *signal, limit).await {
+        let signal = spec.signal();
+        match switch::wait_until_working(&self.switch, &spec.port.tap(), signal, limit).await {
             Err(error) if error.is_wait_timeout() => Err(PortError::NotPlugged {
                 port: spec.port.id(),
                 guest: spec.guest,

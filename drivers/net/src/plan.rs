@@ -1,41 +1,55 @@
 //! The plan to plug or unplug a port: from what was observed to what is to be done. Pure.
 
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{GuestInterface, GuestPort, MacAddress, PortConnection};
+use berth_virt::guest_spec::{
+    GuestInterface, GuestPort, LinkName, MacAddress, PlugSignal, PortConnection,
+};
 
 use crate::error::PortError;
 use crate::switch::SwitchInterface;
 use crate::tap::LinkView;
 
-/// A port to be plugged.
+/// A port to be plugged into Open vSwitch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortSpec {
     pub guest: ConsumerUuid,
     pub mac: MacAddress,
     pub port: GuestPort,
+    bridge: LinkName,
+    signal: PlugSignal,
     /// Whether the guest opens the tap once per queue.
     pub is_multi_queue: bool,
 }
 
 impl PortSpec {
+    /// `None` for a port that the hypervisor connects (SR-IOV).
     #[must_use]
     pub fn new(
         guest: ConsumerUuid,
         interface: &GuestInterface,
         port: &GuestPort,
         is_multi_queue: bool,
-    ) -> Self {
-        Self {
+    ) -> Option<Self> {
+        let PortConnection::OpenVswitch { bridge, signal } = port.connection() else {
+            return None;
+        };
+        Some(Self {
             guest,
             mac: interface.mac,
             port: port.clone(),
+            bridge: bridge.clone(),
+            signal: *signal,
             is_multi_queue,
-        }
+        })
     }
 
     pub(crate) fn bridge(&self) -> &str {
-        let PortConnection::OpenVswitch { bridge, .. } = self.port.connection();
-        bridge.as_str()
+        self.bridge.as_str()
+    }
+
+    /// Who reports that the port works.
+    pub(crate) fn signal(&self) -> PlugSignal {
+        self.signal
     }
 }
 

@@ -168,7 +168,7 @@ fn spec_with(guest: u128, port: u128, signal: PlugSignal) -> PortSpec {
         mac: "fa:16:3e:54:eb:90".parse().unwrap(),
         source: InterfaceSource::Port(Box::new(port.clone())),
     };
-    PortSpec::new(Uuid::from_u128(guest).into(), &interface, &port, false)
+    PortSpec::new(Uuid::from_u128(guest).into(), &interface, &port, false).unwrap()
 }
 
 fn links() -> Vec<String> {

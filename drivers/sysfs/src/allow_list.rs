@@ -5,6 +5,7 @@
 
 use berth_model::PciAddress;
 use berth_options::{OptionKind, TablesKind, WrongElement};
+use berth_virt::guest_spec::MacAddress;
 use serde_json::Value;
 
 use crate::Sysfs;
@@ -194,6 +195,21 @@ impl Sysfs {
     /// The names of a function's network interfaces.
     pub(crate) fn network_names(&self, address: PciAddress) -> Result<Vec<String>, SysfsError> {
         crate::read::names(&self.pci_device(address).join("net"))
+    }
+
+    /// The MAC address of a function's network interface; `None` if it has none, or another kind of address.
+    pub(crate) fn mac_of_interface(
+        &self,
+        address: PciAddress,
+        name: &str,
+    ) -> Result<Option<MacAddress>, SysfsError> {
+        let file = self
+            .pci_device(address)
+            .join("net")
+            .join(name)
+            .join("address");
+        let text = crate::read::text(&file)?;
+        Ok(text.and_then(|text| text.parse().ok()))
     }
 }
 

@@ -17,7 +17,9 @@ mod refusal;
 use std::collections::BTreeSet;
 
 use berth_model::{NodeName, PciAddress, ResourceClass};
-use berth_virt::{DeviceCondition, OfferedDevice, OfferedHandle, PciInPlacement};
+use berth_virt::{
+    DeviceCondition, NetworkFunctionFacts, OfferedDevice, OfferedHandle, PciInPlacement,
+};
 use uuid::Uuid;
 
 use crate::{AllowList, AllowedFunction, PciFunction, Sriov};
@@ -50,6 +52,9 @@ pub struct SeenFunction {
     pub names: Vec<String>,
     /// Its mediated devices, if a type is enabled for it.
     pub mdevs: Option<SeenMdevs>,
+    /// What port bindings name about it: only of a virtual function that the compute service's list has with a
+    /// `physical_network`.
+    pub network: Option<NetworkFunctionFacts>,
     /// Whether it may be given out.
     pub condition: DeviceCondition,
 }
@@ -92,6 +97,12 @@ impl ListedFunction<'_> {
             Sriov::Virtual { physical } => Some(physical),
             Sriov::None | Sriov::Physical { .. } => None,
         }
+    }
+
+    /// The physical network of a virtual function that is for ports.
+    fn port_network(&self) -> Option<&str> {
+        let network = self.allowed.tags().physical_network.as_deref();
+        network.filter(|name| !name.is_empty() && self.physical().is_some())
     }
 
     /// Whether it is listed only to create virtual functions.

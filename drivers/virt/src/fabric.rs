@@ -287,6 +287,7 @@ fn offered(
     Some(OfferedDevice {
         numa_node: numa_node.filter(|_| is_in_one_cell),
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: partition.class.clone(),
         class_origin: ClassOrigin::Configured,
         traits: first.traits.iter().filter(is_in_all).cloned().collect(),

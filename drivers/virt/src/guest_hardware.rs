@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::CpuSet;
-use crate::guest_spec::{GuestSpec, InterfaceSource, VcpuPin};
+use crate::guest_spec::{GuestSpec, InterfaceSource, PortConnection, VcpuPin};
 
 /// A guest's processors, memory, disks and interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,7 +20,8 @@ pub struct GuestHardware {
     pub pins: BTreeMap<u32, CpuSet>,
     /// The files its disks are in.
     pub disks: BTreeSet<String>,
-    /// The networks of its interfaces (`bridge br0`, `network default`, `tap tap0123abcd-ef`), by MAC address.
+    /// The networks of its interfaces (`bridge br0`, `network default`, `tap tap0123abcd-ef`), by MAC address. Without
+    /// interfaces that are devices of the host (SR-IOV).
     pub interfaces: BTreeMap<String, String>,
 }
 
@@ -48,7 +49,9 @@ impl GuestHardware {
             pins: everywhere.chain(pinned).collect(),
             disks: disks.map(ToString::to_string).collect(),
             interfaces: interfaces
-                .map(|interface| (interface.mac.to_string(), plugged_into(&interface.source)))
+                .filter_map(|interface| {
+                    Some((interface.mac.to_string(), plugged_into(&interface.source)?))
+                })
                 .collect(),
         }
     }
@@ -95,12 +98,15 @@ impl GuestHardware {
     }
 }
 
-/// The text for the network of an interface.
-fn plugged_into(source: &InterfaceSource) -> String {
+/// The text for the network of an interface; `None` for a device of the host.
+fn plugged_into(source: &InterfaceSource) -> Option<String> {
     match source {
-        InterfaceSource::Network(name) => format!("network {name}"),
-        InterfaceSource::Bridge(name) => format!("bridge {name}"),
-        InterfaceSource::Port(port) => format!("tap {}", port.tap()),
+        InterfaceSource::Network(name) => Some(format!("network {name}")),
+        InterfaceSource::Bridge(name) => Some(format!("bridge {name}")),
+        InterfaceSource::Port(port) => match port.connection() {
+            PortConnection::OpenVswitch { .. } => Some(format!("tap {}", port.tap())),
+            PortConnection::NetworkFunction { .. } => None,
+        },
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::guest_hardware::GuestHardware;
-use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource, MacAddress, text};
+use crate::guest_spec::{GuestDevice, GuestSpec, InterfaceSource, MacAddress, text};
 
 /// The outcome of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -199,10 +199,7 @@ impl GuestSpec {
         devices
             .map(|attached| HeldDevice {
                 device: HostDeviceId::of(attached.device),
-                arq: match attached.origin {
-                    DeviceOrigin::Arq(uuid) => Some(uuid),
-                    DeviceOrigin::Flavor => None,
-                },
+                arq: attached.origin.arq(),
             })
             .collect()
     }

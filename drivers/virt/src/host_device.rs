@@ -5,12 +5,14 @@
 //! The driver's `update_provider_tree` creates a child provider for each, and the agent reports accelerators to the
 //! accelerator service.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_model::{NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClass, Trait};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use crate::guest_spec::{MacAddress, text};
 
 const INTEL: u16 = 0x8086;
 
@@ -57,6 +59,9 @@ pub struct OfferedDevice {
     pub numa_node: Option<u32>,
     /// The configured physical network; requests of Neutron ports need it with the device's address.
     pub physical_network: Option<String>,
+    /// What Neutron's port bindings need to know about its virtual functions. Only of a network card whose functions are for
+    /// ports ([`OfferedDevice::is_for_ports`]).
+    pub network_functions: BTreeMap<PciAddress, NetworkFunctionFacts>,
     /// The class of its inventory.
     pub class: ResourceClass,
     /// The origin of the class.
@@ -74,6 +79,18 @@ pub struct OfferedDevice {
     pub one_time_use: bool,
     /// Whether it may be given out.
     pub condition: DeviceCondition,
+}
+
+/// What a port binding names about a virtual function of a network card. The function's address, its ids and its physical
+/// network belong to the binding, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkFunctionFacts {
+    /// Its number among the functions of the card, from 0 (`virtfnN` of sysfs).
+    pub number: u32,
+    /// The MAC address of the physical function; `None` without a network interface on the host.
+    #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
+    pub physical_mac: Option<MacAddress>,
 }
 
 /// The service that a device belongs to.
@@ -320,6 +337,12 @@ impl fmt::Display for UnfitReason {
 }
 
 impl OfferedDevice {
+    /// Whether its virtual functions are given to Neutron ports (`vnic_type` `direct`), and not to flavors.
+    #[must_use]
+    pub fn is_for_ports(&self) -> bool {
+        self.owner == DeviceOwner::Compute && !self.network_functions.is_empty()
+    }
+
     /// The name of its provider, in the pattern of the service: Nova's for PCI devices (`<node>_0000:AB:00.0`, upper
     /// case), or Cyborg's (`<node>_0000:ab:00.0`). A partition has its ID instead: `<node>_fabric_3`.
     #[must_use]
@@ -399,6 +422,7 @@ mod tests {
             model: None,
             numa_node: None,
             physical_network: None,
+            network_functions: BTreeMap::new(),
             class: ResourceClass::PGPU,
             class_origin: ClassOrigin::Configured,
             traits: BTreeSet::new(),

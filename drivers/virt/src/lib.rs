@@ -51,8 +51,8 @@ pub use guest_lifecycle::{
 };
 pub use homes::{guest_behind, homes};
 pub use host_device::{
-    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice,
-    OfferedHandle, UnfitReason, vendor_name,
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, NetworkFunctionFacts,
+    OfferedDevice, OfferedHandle, UnfitReason, vendor_name,
 };
 pub use host_view::{
     CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostNumaCell, HostView,

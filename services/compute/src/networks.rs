@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use berth_client::network::{SharedObjectType, SharedObjects};
+use berth_client::network::{SharedObjectType, SharedObjects, physical_network};
 use berth_client::{NetworkClient, NetworkClientError};
-use berth_conductor::{PortRefusal, check_port};
+use berth_conductor::{PortRefusal, check_port, is_direct_port};
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::neutron::{NetworkRecord, PortRecord, SecurityGroupRecord};
 use uuid::Uuid;
@@ -81,17 +81,23 @@ pub(crate) async fn choose(
                     .shared_with(project, SharedObjectType::Network, &ids)
                     .await?,
             };
+            let mut checked = Vec::new();
             for wanted in requested {
+                let mut wanted = wanted.clone();
                 match (wanted.port, wanted.uuid) {
                     (Some(id), _) => {
                         let port = service.port(id).await?;
-                        check_addressed_port(id, port.as_ref(), project)?;
+                        let port = check_addressed_port(id, port.as_ref(), project)?;
+                        if is_direct_port(port) {
+                            wanted.physical_network = Some(network_of_port(service, port).await?);
+                        }
                     }
                     (None, Some(network)) => known.check(network, has_groups)?,
                     (None, None) => {}
                 }
+                checked.push(wanted);
             }
-            Ok(requested.clone())
+            Ok(checked)
         }
     }
 }
@@ -115,16 +121,29 @@ fn only_network<'a>(
     }
 }
 
-fn check_addressed_port(
+/// The physical network of a direct port.
+async fn network_of_port(
+    service: &NetworkClient,
+    port: &PortRecord,
+) -> Result<String, NetworkChoiceError> {
+    let network = service.network(port.network_id).await?;
+    let physical = network.and_then(|network| physical_network(&network).0);
+    Ok(physical.ok_or(PortRefusal::NoPhysicalNetwork {
+        port: port.id,
+        network: port.network_id,
+    })?)
+}
+
+fn check_addressed_port<'a>(
     id: Uuid,
-    port: Option<&PortRecord>,
+    port: Option<&'a PortRecord>,
     project: &str,
-) -> Result<(), NetworkChoiceError> {
+) -> Result<&'a PortRecord, NetworkChoiceError> {
     // The server has no UUID yet, so every device is another one.
     let port = check_port(id, port, project, Uuid::nil())?;
     match port.fixed_ips.is_empty() {
         true => Err(NetworkChoiceError::PortWithoutAddress(id)),
-        false => Ok(()),
+        false => Ok(port),
     }
 }
 

@@ -45,7 +45,9 @@ pub(crate) fn action_of(action: &GuestAction) -> Option<Action> {
         GuestAction::Unrescue {} => Action::Unrescue,
         GuestAction::Rebuild { .. } => Action::Rebuild,
         // The conductor sends these.
-        GuestAction::AttachInterface { .. } | GuestAction::DetachInterface { .. } => return None,
+        GuestAction::AttachInterface { .. }
+        | GuestAction::DetachInterface { .. }
+        | GuestAction::BindPorts { .. } => return None,
         GuestAction::Suspend {}
         | GuestAction::LiveMigrate { .. }
         | GuestAction::UpdateConfigDrive { .. } => return None,

@@ -212,7 +212,7 @@ impl<'a> ActiveGuest<'a> {
         let request = &self.record.request;
         let (port, origin) = match (wanted.port, wanted.uuid) {
             (Some(port), _) => {
-                let port = give_port(self.networks, request, port).await?;
+                let port = give_port(self.networks, request, wanted, port).await?;
                 (port, PortOrigin::Given)
             }
             (None, network) => {

@@ -74,7 +74,7 @@ pub use metrics::METRICS;
 pub use options::ConductorOptions;
 pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};
 pub use port_refresh::PortRefreshError;
-pub use port_rules::{PortRefusal, check_port};
+pub use port_rules::{PortRefusal, check_port, is_direct_port};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, metrics_router, router};
 pub use undo::BootUndoError;

@@ -1,9 +1,11 @@
 //! Which ports a guest may have, and what is left of a port's profile without its host. Pure.
 
 use berth_client::network::port_of_project;
-use berth_wire::guest::ActionId;
-use berth_wire::network_info::Extras;
+use berth_wire::conductor::RequestedNetwork;
+use berth_wire::guest::{ActionId, NetworkFunctionBody};
+use berth_wire::network_info::{Extras, VifBody};
 use berth_wire::neutron::PortRecord;
+use serde_json::Value;
 use uuid::Uuid;
 
 /// The description of a port that a boot creates. With the device, which is the guest, it names the port before its UUID
@@ -34,8 +36,29 @@ pub enum PortRefusal {
     /// The port is another server's.
     #[error("Port {0} is still in use.")]
     InUse(Uuid),
-    #[error("port {port} has the vnic_type {vnic_type}, and only normal is supported")]
+    #[error("port {port} has the vnic_type {vnic_type}, and only normal and direct are supported")]
     VnicType { port: Uuid, vnic_type: String },
+    /// A port with `vnic_type` `direct` whose physical network is not part of the request.
+    #[error(
+        "port {0} has the vnic_type direct: a server gets such a port with the request that creates it, and keeps it until it is \
+         deleted"
+    )]
+    DirectPort(Uuid),
+    /// The port of the request was `direct` when the request was checked.
+    #[error(
+        "port {port} has the vnic_type {vnic_type}, and it was direct when the server was requested"
+    )]
+    NoLongerDirect { port: Uuid, vnic_type: String },
+    /// A port with `vnic_type` `direct` on a network that no network card is connected to.
+    #[error(
+        "port {port} has the vnic_type direct, and its network {network} has no physical network (provider:physical_network)"
+    )]
+    NoPhysicalNetwork { port: Uuid, network: Uuid },
+    /// The port's profile requests a function that may harm other guests.
+    #[error(
+        "port {0} needs a trusted function (trusted in its binding:profile), which is not supported"
+    )]
+    Trusted(Uuid),
     /// The port's QoS policy guarantees a bandwidth or packet rate.
     #[error(
         "port {0} needs resources of its own (minimum bandwidth or packet rate), which is not supported"
@@ -47,6 +70,62 @@ pub enum PortRefusal {
     /// The network service refuses it, with this sentence.
     #[error("{0}")]
     Service(String),
+}
+
+/// The `binding:vnic_type` of a port on a virtual switch.
+const NORMAL: &str = "normal";
+/// The `binding:vnic_type` of a port that is a virtual function of a network card (SR-IOV).
+const DIRECT: &str = "direct";
+
+fn vnic_type(port: &PortRecord) -> &str {
+    port.vnic_type.as_deref().unwrap_or(NORMAL)
+}
+
+/// Whether a port gets a virtual function of a network card.
+#[must_use]
+pub fn is_direct_port(port: &PortRecord) -> bool {
+    vnic_type(port) == DIRECT
+}
+
+/// Neutron stores the value as its user wrote it.
+fn is_trusted(port: &PortRecord) -> bool {
+    let profile = port.profile.as_ref();
+    match profile.and_then(|profile| profile.get("trusted")) {
+        Some(Value::Bool(word)) => *word,
+        Some(Value::String(word)) => {
+            ["1", "t", "true", "on", "y", "yes"].contains(&word.to_ascii_lowercase().as_str())
+        }
+        _ => false,
+    }
+}
+
+/// Checks that a port still is what the request was checked for: `direct` with its physical network, or `normal`.
+pub(crate) fn check_kind(port: &PortRecord, wanted: &RequestedNetwork) -> Result<(), PortRefusal> {
+    match (is_direct_port(port), &wanted.physical_network) {
+        (true, None) => Err(PortRefusal::DirectPort(port.id)),
+        (false, Some(_)) => Err(PortRefusal::NoLongerDirect {
+            port: port.id,
+            vnic_type: vnic_type(port).to_owned(),
+        }),
+        (true, Some(_)) | (false, None) => Ok(()),
+    }
+}
+
+/// The profile of a direct port that is bound to a function: what its owner wrote, and the function.
+pub(crate) fn profile_of_function(vif: &VifBody, function: &NetworkFunctionBody) -> Extras {
+    let mut profile = without_host(vif.profile.clone().unwrap_or_default());
+    let slot = [
+        ("pci_slot", &function.pci_slot),
+        ("pci_vendor_info", &function.pci_vendor_info),
+        ("physical_network", &function.physical_network),
+    ];
+    let physical = function.pf_mac_address.iter();
+    let texts = slot
+        .into_iter()
+        .chain(physical.map(|mac| ("pf_mac_address", mac)));
+    profile.extend(texts.map(|(key, value)| (key.to_owned(), value.as_str().into())));
+    profile.insert("vf_num".to_owned(), function.vf_num.into());
+    profile
 }
 
 /// The port if the guest may have it.
@@ -63,13 +142,17 @@ pub fn check_port<'a>(
     if !port.device_id.is_empty() && port.device_id != guest.to_string() {
         return Err(PortRefusal::InUse(id));
     }
-    let vnic_type = port.vnic_type.as_deref().unwrap_or("normal");
-    if vnic_type != "normal" {
-        let vnic_type = vnic_type.to_owned();
-        return Err(PortRefusal::VnicType {
-            port: id,
-            vnic_type,
-        });
+    match vnic_type(port) {
+        NORMAL => {}
+        DIRECT if is_trusted(port) => return Err(PortRefusal::Trusted(id)),
+        DIRECT => {}
+        vnic_type => {
+            let vnic_type = vnic_type.to_owned();
+            return Err(PortRefusal::VnicType {
+                port: id,
+                vnic_type,
+            });
+        }
     }
     let request = port.resource_request.as_ref();
     if request.is_some_and(|request| !request.is_empty()) {
@@ -93,7 +176,10 @@ const OF_HOST: [&str; 9] = [
 
 /// The profile of a port that is on no host. What its owner wrote stays.
 pub(crate) fn profile_without_host(port: &PortRecord) -> Extras {
-    let mut profile = port.profile.clone().unwrap_or_default();
+    without_host(port.profile.clone().unwrap_or_default())
+}
+
+fn without_host(mut profile: Extras) -> Extras {
     profile.retain(|key, _| !OF_HOST.contains(&key.as_str()));
     profile
 }
@@ -130,7 +216,12 @@ mod tests {
                 r#", "device_id": "11111111-2222-4333-8444-555555555556""#,
                 "is still in use",
             ),
-            (r#", "binding:vnic_type": "direct""#, "vnic_type direct"),
+            (r#", "binding:vnic_type": "direct""#, ""),
+            (
+                r#", "binding:vnic_type": "direct", "binding:profile": {"trusted": "True"}"#,
+                "trusted function",
+            ),
+            (r#", "binding:vnic_type": "macvtap""#, "vnic_type macvtap"),
             (
                 r#", "resource_request": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}"#,
                 "minimum bandwidth",
@@ -144,6 +235,51 @@ mod tests {
         let mut other = port("");
         other.tenant_id = "q".to_owned();
         assert!(refused(Some(&other)).contains("not usable"));
+    }
+
+    #[test]
+    fn a_port_is_of_the_kind_that_the_request_was_checked_for() {
+        let (normal, direct) = (port(""), port(r#", "binding:vnic_type": "direct""#));
+        let wanted = |physical_network: Option<&str>| RequestedNetwork {
+            physical_network: physical_network.map(str::to_owned),
+            ..RequestedNetwork::default()
+        };
+        assert_eq!(check_kind(&normal, &wanted(None)), Ok(()));
+        assert_eq!(check_kind(&direct, &wanted(Some("storage"))), Ok(()));
+        let refused = check_kind(&direct, &wanted(None)).unwrap_err();
+        assert!(
+            refused
+                .to_string()
+                .contains("with the request that creates it")
+        );
+        let refused = check_kind(&normal, &wanted(Some("storage"))).unwrap_err();
+        assert!(refused.to_string().contains("has the vnic_type normal"));
+    }
+
+    #[test]
+    fn the_profile_of_a_function_replaces_that_of_an_earlier_one_and_keeps_what_its_owner_wrote() {
+        let text = format!(
+            r#"{{"id": "{PORT}", "address": "fa:16:3e:00:00:01", "type": "unbound", "network": {{"id": "{PORT}"}},
+                "profile": {{"capabilities": [], "pci_slot": "0000:01:00.0", "card_serial_number": "7"}}}}"#
+        );
+        let vif: VifBody = berth_wire::decode(text.as_bytes()).unwrap();
+        let function = NetworkFunctionBody {
+            port: vif.id,
+            pci_slot: "0000:05:10.2".to_owned(),
+            pci_vendor_info: "8086:154c".to_owned(),
+            physical_network: "storage".to_owned(),
+            pf_mac_address: None,
+            vf_num: 1,
+        };
+        let profile = serde_json::to_value(profile_of_function(&vif, &function)).unwrap();
+        let expected = serde_json::json!({
+            "capabilities": [],
+            "pci_slot": "0000:05:10.2",
+            "pci_vendor_info": "8086:154c",
+            "physical_network": "storage",
+            "vf_num": 1,
+        });
+        assert_eq!(profile, expected);
     }
 
     #[test]

@@ -68,6 +68,7 @@ pub(super) fn card(n: u8) -> OfferedDevice {
         model: None,
         numa_node: Some(0),
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: ResourceClass::PGPU,
         class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::from([Trait::new("CUSTOM_NVIDIA_1EB8").unwrap()]),

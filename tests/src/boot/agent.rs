@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use berth_client::{AcceleratorClient, HttpService, PlacementClient, TransportError};
 use berth_model::{ArqState, ArqUuid, ConsumerUuid};
-use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, InterfaceBody, NetworkSource};
+use berth_wire::guest::{
+    GuestAction, GuestBody, GuestBuild, InterfaceBody, NetworkFunctionBody, NetworkSource,
+};
+use berth_wire::network_info::VifBody;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use serde_json::json;
@@ -61,6 +64,34 @@ struct BuiltGuest {
     blame: Option<&'static str>,
     /// The ports that were attached later.
     attached: BTreeSet<Uuid>,
+    /// The direct ports that were bound to their functions.
+    bound: BTreeSet<Uuid>,
+}
+
+impl BuiltGuest {
+    /// The functions of direct ports, in their order.
+    fn functions(&self) -> Vec<NetworkFunctionBody> {
+        let ports = self.build.networks.iter();
+        let direct = ports.filter_map(|network| match &network.source {
+            NetworkSource::Port(vif) if vif.vnic_type == "direct" => Some(&**vif),
+            _ => None,
+        });
+        let function = |(number, vif): (u32, &VifBody)| NetworkFunctionBody {
+            port: vif.id,
+            pci_slot: format!("0000:85:10.{number}"),
+            pci_vendor_info: "8086:10ca".to_owned(),
+            physical_network: "storage".to_owned(),
+            pf_mac_address: Some("52:54:00:00:00:85".to_owned()),
+            vf_num: number,
+        };
+        (0..).zip(direct).map(function).collect()
+    }
+
+    fn unbound_functions(&self) -> Vec<NetworkFunctionBody> {
+        let mut functions = self.functions();
+        functions.retain(|function| !self.bound.contains(&function.port));
+        functions
+    }
 }
 
 #[derive(Default)]
@@ -204,12 +235,13 @@ impl BootAgent {
             reason: None,
             blame: None,
             attached: BTreeSet::new(),
+            bound: BTreeSet::new(),
         };
         world.guests.insert(uuid, built.clone());
         answer(StatusCode::ACCEPTED, &shown(&built))
     }
 
-    /// Attaches or detaches a port.
+    /// Attaches, detaches or binds ports.
     fn act(&self, guest: ConsumerUuid, body: &Bytes) -> Response<Bytes> {
         let mut world = self.world();
         if world.behaviour == AgentBehaviour::KeepsItsPorts {
@@ -219,7 +251,26 @@ impl BootAgent {
         let Some(built) = world.guests.get_mut(&guest) else {
             return unknown();
         };
+        let mut wrong = Vec::new();
         match berth_wire::decode(body) {
+            Ok(GuestAction::BindPorts { ports }) => {
+                for function in built.unbound_functions() {
+                    let is_bound = |vif: &&VifBody| {
+                        let slot = vif.profile.as_ref().and_then(|it| it.get("pci_slot"));
+                        let slot = slot.and_then(|slot| slot.as_str());
+                        vif.id == function.port
+                            && vif.vif_type == "hw_veb"
+                            && slot == Some(&function.pci_slot)
+                    };
+                    if !ports.iter().any(|vif| is_bound(&vif)) {
+                        wrong.push(format!("{guest}: {function:?} is not bound: {ports:?}"));
+                    }
+                    built.bound.insert(function.port);
+                }
+                if ports.len() != built.build.networks.len() {
+                    wrong.push(format!("{guest} is bound to other ports than its own"));
+                }
+            }
             Ok(GuestAction::AttachInterface { port }) => drop(built.attached.insert(port.id)),
             Ok(GuestAction::DetachInterface { port }) => drop(built.attached.remove(&port)),
             other => {
@@ -227,7 +278,9 @@ impl BootAgent {
                 return refusal(StatusCode::BAD_REQUEST, "bad_request", &sentence);
             }
         }
-        answer(StatusCode::ACCEPTED, &shown(built))
+        let shown = shown(built);
+        world.broken.extend(wrong);
+        answer(StatusCode::ACCEPTED, &shown)
     }
 
     /// The ports of a guest that were attached after it was built.
@@ -308,7 +361,10 @@ impl BootAgent {
                 };
                 built.reason = Some(reason.to_owned());
                 built.blame = blame;
-            } else if built.status == "building" && behaviour != AgentBehaviour::Slow {
+            } else if built.status == "building"
+                && behaviour != AgentBehaviour::Slow
+                && built.unbound_functions().is_empty()
+            {
                 built.status = "active";
             }
             let requests = built.build.accelerator_requests.clone();
@@ -378,6 +434,7 @@ fn shown(built: &BuiltGuest) -> GuestBody {
         dedicated_cpus: String::new(),
         host_cells: Vec::new(),
         interfaces: interfaces(&built.build),
+        unbound_functions: built.unbound_functions(),
         cells: Vec::new(),
         page_size_kib: None,
         image: None,

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use super::uwsgi::Uwsgi;
 use super::{Database, MariaDb, PeerError, RealKeystone, RealOvn, installed, write};
 use crate::scratch::Scratch;
@@ -79,6 +81,18 @@ impl RealNeutron {
     /// The rows of its database.
     pub fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
         self.database.query(sql)
+    }
+
+    /// Enters an SR-IOV agent for a host that is connected to this physical network. The agent itself needs a network card.
+    pub fn add_sriov_agent(&self, host: &str, physical_network: &str) -> Result<(), PeerError> {
+        let configurations =
+            json!({"device_mappings": {physical_network: ["ens5"]}, "devices": 0}).to_string();
+        self.query(&format!(
+            "INSERT INTO agents (id, agent_type, `binary`, topic, host, admin_state_up, created_at, started_at, \
+             heartbeat_timestamp, configurations, `load`) VALUES (uuid(), 'NIC Switch agent', 'neutron-sriov-nic-agent', 'N/A', \
+             '{host}', 1, utc_timestamp(), utc_timestamp(), utc_timestamp() + INTERVAL 1 DAY, '{configurations}', 0)"
+        ))?;
+        Ok(())
     }
 
     /// A graceful end. Connections are refused afterwards.

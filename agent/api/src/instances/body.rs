@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent_images::{ConfigDriveChange, ImageDownload, ImageSource};
-use berth_agent_instances::create::{attached_interface, config_drive_change, image_of, kernel_of};
+use berth_agent_instances::create::{
+    attached_interface, bound_interfaces, config_drive_change, image_of, kernel_of,
+};
 use berth_agent_instances::{
     BuildError, BuildOptions, MachineDescription, RescueSystem, TransitionRequest,
 };
 use berth_agent_journal::{
-    Blame, Goal, GuestRecord, GuestRequest, SpawnStep, StepState, TransitionKind,
+    Blame, Goal, GuestRecord, GuestRequest, NetworkFunction, SpawnStep, StepState, TransitionKind,
 };
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{
@@ -22,8 +24,8 @@ use berth_virt::{
 };
 use berth_wire::guest::{
     CellBody, DiagnosticsBody, DiskStatisticsBody, GuestAction, GuestBody, GuestBuild, GuestList,
-    ImageBody, ImageComing as ImageComingBody, InterfaceBody, InterfaceStatisticsBody, StepBody,
-    TrafficBody,
+    ImageBody, ImageComing as ImageComingBody, InterfaceBody, InterfaceStatisticsBody,
+    NetworkFunctionBody, StepBody, TrafficBody,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -169,11 +171,24 @@ pub(super) fn guest_body(record: &GuestRecord, held: Option<&String>) -> GuestBo
         dedicated_cpus: pinned.map(|cpus| cpus.to_string()).unwrap_or_default(),
         host_cells: cells.map(|cell| cell.host_cell).collect(),
         interfaces: interfaces(record, &InterfaceAddresses::default()),
+        unbound_functions: record.unbound_functions().map(unbound_function).collect(),
         cells: Vec::new(),
         page_size_kib: None,
         accelerator_requests: request.arqs().iter().map(|arq| *arq.as_uuid()).collect(),
         devices: own.chain(bound).collect(),
         steps: steps.collect(),
+    }
+}
+
+fn unbound_function(function: &NetworkFunction) -> NetworkFunctionBody {
+    let (vendor, product) = (function.vendor_id, function.product_id);
+    NetworkFunctionBody {
+        port: function.port,
+        pci_slot: function.address.to_string(),
+        pci_vendor_info: format!("{vendor:04x}:{product:04x}"),
+        physical_network: function.physical_network.clone(),
+        pf_mac_address: function.facts.physical_mac.map(|mac| mac.to_string()),
+        vf_num: function.facts.number,
     }
 }
 
@@ -256,6 +271,7 @@ pub(super) enum ActionRequest {
     UpdateConfigDrive(ConfigDriveChange),
     AttachInterface(Box<GuestInterface>),
     DetachInterface(Uuid),
+    BindPorts(Vec<GuestInterface>),
 }
 
 /// The image of a replaced root disk. Its properties cannot be applied, so they are refused rather than ignored.
@@ -333,6 +349,9 @@ pub(super) fn parse_action(
         GuestAction::AttachInterface { port } => {
             let interface = Box::new(attached_interface(port)?);
             return Ok(ActionRequest::AttachInterface(interface));
+        }
+        GuestAction::BindPorts { ports } => {
+            return Ok(ActionRequest::BindPorts(bound_interfaces(ports)?));
         }
         GuestAction::DetachInterface { port } => {
             return Ok(ActionRequest::DetachInterface(*port));

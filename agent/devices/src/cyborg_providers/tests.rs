@@ -87,6 +87,7 @@ fn view() -> HostView {
         model: None,
         numa_node: None,
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: ResourceClass::PGPU,
         class_origin: ClassOrigin::Default,
         traits: BTreeSet::new(),

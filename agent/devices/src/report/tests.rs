@@ -20,6 +20,7 @@ fn device(handles: Vec<OfferedHandle>) -> OfferedDevice {
         model: Some("T4".to_owned()),
         numa_node: Some(1),
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: ResourceClass::PGPU,
         class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::from([Trait::new("CUSTOM_A").unwrap()]),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_devices::report;
-use berth_agent_journal::NamedDevice as _;
+use berth_agent_journal::{NamedDevice as _, NetworkFunction};
 use berth_model::{Affinity, NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice};
 use berth_virt::{
@@ -17,7 +17,7 @@ use berth_virt::{
 use uuid::Uuid;
 
 use crate::create::error::BuildError;
-use crate::create::parse::ParsedBuild;
+use crate::create::parse::{DirectPort, ParsedBuild};
 use crate::fit::NearDevice;
 
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub(super) struct DevicePicks {
     pub(super) devices: Vec<AttachedDevice>,
     /// The mediated devices among `devices`, with their parents and types.
     pub(super) mdevs: Vec<WantedDevice>,
+    /// The network functions for ports. They are among `devices`, too.
+    pub(super) network_functions: Vec<NetworkFunction>,
     /// The devices that the instance should be near to: all that its allocations show, including those of accelerator
     /// requests.
     pub(super) near_devices: Vec<NearDevice>,
@@ -94,12 +96,13 @@ pub(super) fn pick(
         asked,
         taken: taken.clone(),
         picks: DevicePicks::default(),
+        direct_ports: asked.direct_ports.iter().collect(),
         aliased: 0,
     };
     let Some(tree) = tree else {
         // Without the tree, the providers are unknown. An instance without devices does not need them.
         let has_devices = allocated.keys().any(|class| !is_of_the_flavor(class));
-        return match has_devices || asked.aliased > 0 {
+        return match has_devices || asked.aliased > 0 || !asked.direct_ports.is_empty() {
             true => Err(BuildError::Unreported {
                 node: asked.node.clone(),
             }),
@@ -109,10 +112,23 @@ pub(super) fn pick(
     for (provider, classes) in &asked.allocations {
         picking.provider(*provider, classes, seen, tree)?;
     }
+    if let Some(port) = picking.direct_ports.first() {
+        let found = picking.picks.network_functions.len();
+        return Err(BuildError::NotAllocated {
+            class: format!(
+                "{} of physical network {} for ports",
+                ResourceClass::SRIOV_NET_VF,
+                port.physical_network
+            ),
+            asked: asked.direct_ports.len() as u64,
+            found: found as u64,
+        });
+    }
     // Devices that are requested by class (`resources:`) do not satisfy aliases.
     let by_class = asked.resources.values().sum::<u64>();
-    let others = (picking.picks.devices.len() as u64).min(picking.aliased);
-    let found = others.min((picking.picks.devices.len() as u64).saturating_sub(by_class));
+    let of_flavor = picking.picks.devices.len() - picking.picks.network_functions.len();
+    let others = (of_flavor as u64).min(picking.aliased);
+    let found = others.min((of_flavor as u64).saturating_sub(by_class));
     if found < asked.aliased {
         return Err(BuildError::NotAllocated {
             class: "PCI devices".to_owned(),
@@ -127,6 +143,8 @@ struct DevicePicker<'a> {
     asked: &'a ParsedBuild,
     taken: BTreeSet<String>,
     picks: DevicePicks,
+    /// The direct ports that have no function yet.
+    direct_ports: Vec<&'a DirectPort>,
     /// The number of functions picked from the compute service's PCI devices.
     aliased: u64,
 }
@@ -205,6 +223,10 @@ impl DevicePicker<'_> {
                     "{needed} are allocated, and {number} of the {offered} of {label} are free"
                 ))
             })?;
+            if device.is_for_ports() {
+                self.attach_to_port(device, &wanted).map_err(&refuse)?;
+                continue;
+            }
             // A partition is requested by its class alone.
             self.aliased += u64::from(!is_partition);
             self.attach(wanted);
@@ -252,6 +274,42 @@ impl DevicePicker<'_> {
             cell,
             affinity: self.asked.placement.affinity().unwrap_or(otherwise),
         });
+    }
+
+    /// Gives a function to a port that waits for one on the card's physical network. Fails with the reason.
+    fn attach_to_port(
+        &mut self,
+        device: &OfferedDevice,
+        wanted: &WantedDevice,
+    ) -> Result<(), String> {
+        let network = device.physical_network.as_deref().unwrap_or_default();
+        let mut ports = self.direct_ports.iter();
+        let at = ports.position(|port| port.physical_network == network);
+        let port = at.map(|at| self.direct_ports.remove(at));
+        let function = match wanted.device {
+            GuestDevice::Pci { address, .. } => device.network_functions.get_key_value(&address),
+            GuestDevice::Mdev { .. } | GuestDevice::VendorVfio { .. } => None,
+        };
+        let (Some(port), Some((address, facts))) = (port, function) else {
+            let label = device.label();
+            return Err(format!(
+                "no port of the guest needs another function of {label} (physical network {network})"
+            ));
+        };
+        self.taken.insert(wanted.device.name());
+        self.picks.devices.push(AttachedDevice {
+            device: wanted.device,
+            origin: DeviceOrigin::Port(port.port),
+        });
+        self.picks.network_functions.push(NetworkFunction {
+            port: port.port,
+            address: *address,
+            vendor_id: device.vendor_id,
+            product_id: device.product_id,
+            physical_network: network.to_owned(),
+            facts: facts.clone(),
+        });
+        Ok(())
     }
 
     fn attach(&mut self, wanted: WantedDevice) {

@@ -18,7 +18,11 @@ use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
 use crate::fit::Limits;
 
-pub use guest::{attached_interface, config_drive_change, image as image_of, kernel as kernel_of};
+pub use guest::{
+    attached_interface, bound_interfaces, config_drive_change, image as image_of,
+    kernel as kernel_of,
+};
+pub(super) use ports::DirectPort;
 
 /// Maximum number of extra specs of a flavor.
 const MOST_EXTRA_SPECS: usize = 256;
@@ -45,7 +49,9 @@ pub(super) struct ParsedBuild {
     pub(super) resources: BTreeMap<ResourceClass, u64>,
     /// Number of PCI devices that the flavor requests by alias.
     pub(super) aliased: u64,
-    /// The spec, without CPU placement and devices.
+    /// The ports that get a network function of the host.
+    pub(super) direct_ports: Vec<DirectPort>,
+    /// The spec, without CPU placement, devices and the interfaces of direct ports.
     pub(super) spec: GuestSpec,
     pub(super) disks: DiskPlan,
     /// Properties of the instance that schedulers read from the host state.
@@ -83,6 +89,7 @@ impl ParsedBuild {
             allocations: allocations(build)?,
             resources: resources::by_class(&flavor.extra_specs)?,
             aliased: resources::aliased(&flavor.extra_specs)?,
+            direct_ports: guest::direct_ports(build)?,
             spec,
             disks,
             scheduling_facts: scheduling_facts(build),

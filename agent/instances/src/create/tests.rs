@@ -6,9 +6,13 @@ use std::collections::BTreeSet;
 
 use berth_agent_images::InstancesPath;
 use berth_agent_journal::{GuestJournal as _, SchedulingFacts};
-use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{CpuModel, GuestBoot, GuestDevice, HostPath, InterfaceSource};
-use berth_virt::{DeviceCondition, OfferedHandle, UnfitReason};
+use berth_model::{ConsumerUuid, ResourceClass};
+use berth_virt::guest_spec::{
+    CpuModel, DeviceOrigin, GuestBoot, GuestDevice, GuestInterface, HostPath, InterfaceSource,
+};
+use berth_virt::{
+    DeviceCondition, InterfaceOutcome, NetworkFunctionFacts, OfferedHandle, UnfitReason,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -253,6 +257,165 @@ async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
         allocated(Uuid::from_u128(9).into(), "DISK_GB", 5),
     );
     guests.build(&elsewhere).await.unwrap();
+}
+
+/// A host whose card has two functions for ports on the physical network `storage`.
+fn bench_of_a_network_card() -> Bench {
+    let mut bench = bench_of_devices();
+    let card = &mut bench.devices[0];
+    card.physical_network = Some("storage".to_owned());
+    card.class = ResourceClass::SRIOV_NET_VF;
+    let functions = card.handles.iter().map(|handle| match handle {
+        OfferedHandle::Function(address) => *address,
+        OfferedHandle::Mdev { .. } => panic!("{handle:?}"),
+    });
+    let facts = |number| NetworkFunctionFacts {
+        number,
+        physical_mac: Some("52:54:00:00:00:41".parse().unwrap()),
+    };
+    card.network_functions = functions.zip((0..).map(facts)).collect();
+    bench
+}
+
+/// A direct port of a guest on this physical network, not bound yet.
+fn direct_port(guest: u32, network: &str) -> Value {
+    json!({"source": {"port": {
+        "id": Uuid::from_u128(0x88a1 << 96 | u128::from(guest)),
+        "address": format!("fa:16:3e:00:00:{guest:02x}"),
+        "type": "unbound",
+        "vnic_type": "direct",
+        "network": {
+            "id": Uuid::from_u128(9), "label": "fast", "meta": {"physical_network": network, "mtu": 9000},
+        },
+    }}})
+}
+
+fn with_direct_port(bench: &Bench, number: u32, network: &str, allocated_units: u64) -> GuestBuild {
+    let allocations = match allocated_units {
+        0 => json!({}),
+        units => allocated(bench.provider(CARD), "SRIOV_NET_VF", units),
+    };
+    build(
+        number,
+        json!({
+            "flavor": {"name": "f", "vcpus": 1, "ram_mb": 16},
+            "networks": [direct_port(number, network), {"source": {"bridge": "br0"}}],
+            "allocations": allocations,
+        }),
+    )
+}
+
+/// The interface of the port as bound to this function.
+fn bound_interface(guest: u32, slot: &str) -> GuestInterface {
+    let mut vif = direct_port(guest, "storage")["source"]["port"].clone();
+    vif["type"] = json!("hw_veb");
+    vif["profile"] = json!({ "pci_slot": slot });
+    vif["details"] = json!({"vlan": "42"});
+    let vif = serde_json::from_value(vif).unwrap();
+    bound_interfaces(&[vif]).unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selected_function() {
+    let bench = bench_of_a_network_card();
+    let guests = bench.guests().await;
+    for (number, address) in [(1, "0000:41:02.0"), (2, "0000:41:02.1")] {
+        let build = with_direct_port(&bench, number, "storage", 1);
+        guests.build(&build).await.unwrap();
+        let end = guests.reconcile_instance(uuid(number)).await;
+        assert!(matches!(end, ReconcileOutcome::AwaitsPorts), "{end:?}");
+        // After a restart of the agent it still waits.
+        let guests = bench.guests().await;
+        let end = guests.reconcile_instance(uuid(number)).await;
+        assert!(matches!(end, ReconcileOutcome::AwaitsPorts), "{end:?}");
+        let record = guests.show(uuid(number)).await.unwrap();
+        let [selected] = &record.unbound_functions().collect::<Vec<_>>()[..] else {
+            panic!("{record:?}")
+        };
+        assert_eq!(selected.address.to_string(), address);
+        assert_eq!((selected.vendor_id, selected.product_id), (0x8086, 0x1572));
+        assert_eq!(selected.facts.number, number - 1);
+        for (bound, expected) in [
+            (
+                vec![bound_interface(number, "0000:41:03.0")],
+                "is bound to PCI function 0000:41:03.0",
+            ),
+            (Vec::new(), "is bound to no function"),
+            (
+                vec![
+                    bound_interface(number, address),
+                    bound_interface(number + 10, "0000:41:03.0"),
+                ],
+                "selected no function for it",
+            ),
+        ] {
+            let refused = guests.bind_ports(uuid(number), &bound).await.unwrap_err();
+            assert!(refused.to_string().contains(expected), "{refused}");
+        }
+        let bound = [bound_interface(number, address)];
+        for outcome in [InterfaceOutcome::Changed, InterfaceOutcome::Unchanged] {
+            let found = guests.bind_ports(uuid(number), &bound).await.unwrap();
+            assert_eq!(found, outcome);
+            let end = guests.reconcile_instance(uuid(number)).await;
+            assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
+        }
+        let spec = bench.running(number);
+        let [attached] = spec.devices.as_slice() else {
+            panic!("{spec:?}")
+        };
+        let [bridge, direct] = spec.interfaces.as_slice() else {
+            panic!("{spec:?}")
+        };
+        assert!(matches!(bridge.source, InterfaceSource::Bridge(_)));
+        let InterfaceSource::Port(port) = &direct.source else {
+            panic!("{direct:?}")
+        };
+        assert_eq!(attached.origin, DeviceOrigin::Port(port.id()));
+        let kept = guests.detach_interface(uuid(number), port.id(), None).await;
+        let kept = kept.unwrap_err().to_string();
+        assert!(kept.contains("until it is deleted"), "{kept}");
+        assert_eq!(port.network_function().unwrap().to_string(), address);
+    }
+    let refused = guests
+        .build(&with_direct_port(&bench, 3, "storage", 1))
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("0 of the 2 of"), "{refused}");
+    // A guest that waits gives its function back when it is deleted.
+    guests.delete(uuid(2)).await.unwrap();
+    guests.reconcile_instance(uuid(2)).await;
+    let third = with_direct_port(&bench, 3, "storage", 1);
+    guests.build(&third).await.unwrap();
+    guests.delete(uuid(3)).await.unwrap();
+    let end = guests.reconcile_instance(uuid(3)).await;
+    assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
+    guests
+        .build(&with_direct_port(&bench, 4, "storage", 1))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn direct_ports_get_as_many_functions_of_their_physical_network_as_are_allocated() {
+    let bench = bench_of_a_network_card();
+    let guests = bench.guests().await;
+    for (network, units, expected) in [
+        (
+            "storage",
+            0,
+            "asks for 1 of SRIOV_NET_VF of physical network storage for ports, 0 are allocated",
+        ),
+        ("storage", 2, "no port of the guest needs another function"),
+        ("other", 1, "no port of the guest needs another function"),
+    ] {
+        let build = with_direct_port(&bench, 1, network, units);
+        let refused = guests.build(&build).await.unwrap_err();
+        assert!(refused.to_string().contains(expected), "{refused}");
+    }
+    bench.forget_tree();
+    let build = with_direct_port(&bench, 1, "storage", 1);
+    let refused = guests.build(&build).await.unwrap_err();
+    assert_eq!(refused.fault(), BuildFault::Later, "{refused}");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_agent_journal::samples::{NODE, guest, handle};
 use berth_model::{ConsoleKind, ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{
-    DesiredPower, DeviceOrigin, GuestInterface, GuestInterfaces, GuestSpec, MacAddress,
+    DesiredPower, GuestInterface, GuestInterfaces, GuestSpec, MacAddress,
 };
 use berth_virt::{
     ConsoleAddress, CpuSet, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark, GuestOnHost,
@@ -15,7 +15,7 @@ use berth_virt::{
     PciInPlacement, PowerAction, PowerState, ResourceModel, VirtDriver,
 };
 
-use crate::fault_harness::resources::devices_of;
+use crate::fault_harness::resources::{devices_of, plugged_ports};
 use crate::fault_harness::{FaultHarness, PlantedBug, SimulatedFailure, SimulatedWorld};
 use crate::spawn_context::host_device;
 
@@ -160,10 +160,7 @@ impl SimulatedHypervisor {
             .iter()
             .map(|attached| HeldDevice {
                 device: host_device(&attached.device),
-                arq: match attached.origin {
-                    DeviceOrigin::Arq(arq) => Some(arq),
-                    DeviceOrigin::Flavor => None,
-                },
+                arq: attached.origin.arq(),
             })
             .collect();
         if let Some(found) = world.guests.get(&spec.uuid) {
@@ -200,7 +197,7 @@ impl SimulatedHypervisor {
             world.documents.insert(spec.uuid, spec.clone());
         }
         if spec.power == DesiredPower::Running {
-            for (_, port) in spec.interfaces.ports() {
+            for port in plugged_ports(spec) {
                 if !world.plugged.contains_key(&port.id()) {
                     let violation = format!("a guest was started without its port {}", port.id());
                     world.violations.push(violation);
@@ -338,7 +335,7 @@ impl VirtDriver for SimulatedHypervisor {
     ) -> Result<InterfaceOutcome, GuestError> {
         let effect = async {
             let mut world = self.0.world();
-            for (_, port) in spec.interfaces.ports() {
+            for port in plugged_ports(spec) {
                 if !world.plugged.contains_key(&port.id()) {
                     let violation = format!("port {} was attached unplugged", port.id());
                     world.violations.push(violation);

@@ -10,7 +10,7 @@
 use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath, RecreateDisks};
 use berth_agent_journal::{GuestRequest, ReleasedDevices};
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
+use berth_virt::guest_spec::{GuestDisks, GuestPort, GuestSpec, HostPath, ProjectId};
 use berth_virt::{HostDeviceId, PowerState};
 
 use crate::fault_harness::hypervisor::device_names;
@@ -40,8 +40,14 @@ fn pci_bus(address: &str) -> u32 {
     u32::from_str_radix(&address[5..7], 16).unwrap()
 }
 
+/// The ports that are plugged into the switch.
+pub(super) fn plugged_ports(spec: &GuestSpec) -> impl Iterator<Item = &GuestPort> {
+    let ports = spec.interfaces.ports().map(|(_, port)| port);
+    ports.filter(|port| port.network_function().is_none())
+}
+
 fn plug(world: &mut SimulatedWorld, spec: &GuestSpec) {
-    for (_, port) in spec.interfaces.ports() {
+    for port in plugged_ports(spec) {
         let owner = world.plugged.insert(port.id(), spec.uuid);
         if owner.is_some_and(|owner| owner != spec.uuid) {
             let violation = format!("port {} was plugged for two guests", port.id());
@@ -51,7 +57,7 @@ fn plug(world: &mut SimulatedWorld, spec: &GuestSpec) {
 }
 
 fn unplug(world: &mut SimulatedWorld, spec: &GuestSpec) {
-    for (_, port) in spec.interfaces.ports() {
+    for port in plugged_ports(spec) {
         let defined = world.documents.get(&spec.uuid);
         let mut interfaces = defined
             .iter()

@@ -1,8 +1,11 @@
 //! The fault sweep: each operation is killed before and after each of its calls, and each recovery likewise.
 
 use berth_agent_journal::samples::{guest, request};
+use berth_agent_journal::{GuestRequest, HostPlacement, NetworkFunction};
+use berth_virt::NetworkFunctionFacts;
 use berth_virt::guest_spec::{
-    GuestInterface, GuestPort, InterfaceSource, Label, LinkName, PlugSignal, PortConnection,
+    AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, GuestInterface, GuestPort, GuestSpec,
+    InterfaceSource, Label, LinkName, PciManagement, PlugSignal, PortConnection,
 };
 use berth_wire::guest::ActionId;
 use uuid::Uuid;
@@ -30,6 +33,53 @@ fn interface() -> GuestInterface {
     }
 }
 
+const FUNCTION: &str = "0000:05:10.2";
+
+/// The interface of a direct port that is bound to the function.
+fn direct_interface() -> GuestInterface {
+    let connection = PortConnection::NetworkFunction {
+        address: FUNCTION.parse().unwrap(),
+        vlan: Some(42),
+    };
+    let network = Label::new("storage").unwrap();
+    let port = GuestPort::new(port(), network, Vec::new(), None, connection).unwrap();
+    GuestInterface {
+        mac: "fa:16:3e:00:00:08".parse().unwrap(),
+        source: InterfaceSource::Port(Box::new(port)),
+    }
+}
+
+/// A guest with two accelerator requests and a direct port that is not bound yet.
+fn request_with_function() -> GuestRequest {
+    let plain = request(1, &[1, 2]);
+    let device = AttachedDevice {
+        device: GuestDevice::Pci {
+            address: FUNCTION.parse().unwrap(),
+            managed: PciManagement::Hypervisor,
+        },
+        origin: DeviceOrigin::Port(port()),
+    };
+    let spec = GuestSpec {
+        devices: GuestDevices::new(vec![device]).unwrap(),
+        ..plain.spec().clone()
+    };
+    let arqs = plain.arqs().iter().copied().collect();
+    let function = NetworkFunction {
+        port: port(),
+        address: FUNCTION.parse().unwrap(),
+        vendor_id: 0x8086,
+        product_id: 0x10ca,
+        physical_network: "storage".to_owned(),
+        facts: NetworkFunctionFacts {
+            number: 1,
+            physical_mac: None,
+        },
+    };
+    let placement = HostPlacement::default().with_network_functions(vec![function]);
+    let request = GuestRequest::new(plain.node().clone(), arqs, spec).unwrap();
+    request.with_host_placement(placement)
+}
+
 /// An operation, as a client runs it.
 #[derive(Debug, Clone, Copy)]
 enum ClientOperation {
@@ -41,9 +91,11 @@ enum ClientOperation {
     AttachFails,
     AttachAndDetach,
     AttachAndDelete,
+    BindPorts,
+    BindPortsAndDelete,
 }
 
-const OPERATIONS: [ClientOperation; 12] = [
+const OPERATIONS: [ClientOperation; 14] = [
     ClientOperation::Spawn,
     ClientOperation::SpawnFails(SimulatedFailure::BindFailed(2)),
     ClientOperation::SpawnFails(SimulatedFailure::DeviceUnhealthy(2)),
@@ -56,6 +108,8 @@ const OPERATIONS: [ClientOperation; 12] = [
     ClientOperation::AttachFails,
     ClientOperation::AttachAndDetach,
     ClientOperation::AttachAndDelete,
+    ClientOperation::BindPorts,
+    ClientOperation::BindPortsAndDelete,
 ];
 
 impl ClientOperation {
@@ -74,8 +128,19 @@ impl ClientOperation {
     fn deletes(self) -> bool {
         matches!(
             self,
-            Self::SpawnAndDelete | Self::FailAndDelete(_) | Self::AttachAndDelete
+            Self::SpawnAndDelete
+                | Self::FailAndDelete(_)
+                | Self::AttachAndDelete
+                | Self::BindPortsAndDelete
         )
+    }
+
+    /// The request of the guest; with a function for a direct port, if the operation binds one.
+    fn request(self) -> GuestRequest {
+        match self {
+            Self::BindPorts | Self::BindPortsAndDelete => request_with_function(),
+            _ => request(1, &[1, 2]),
+        }
     }
 
     /// Attaches a port, and detaches it.
@@ -115,9 +180,14 @@ impl ClientOperation {
         let guests = harness.guests();
         if !self.deletes() || !self.is_deleted(harness, &guests).await {
             // A client repeats unanswered requests, but does not recreate what is being deleted.
-            let asked = guests.create(&request(1, &[1, 2])).await;
+            let asked = guests.create(&self.request()).await;
             assert!(asked.is_ok() || self.deletes(), "{asked:?}");
-            let end = guests.reconcile_instance(guest(1)).await;
+            let mut end = guests.reconcile_instance(guest(1)).await;
+            if matches!(end, ReconcileOutcome::AwaitsPorts) {
+                let bound = guests.bind_ports(guest(1), &[direct_interface()]).await;
+                let _ = bound.unwrap();
+                end = guests.reconcile_instance(guest(1)).await;
+            }
             assert!(!matches!(end, ReconcileOutcome::Blocked { .. }), "{end:?}");
             if matches!(end, ReconcileOutcome::Settled) {
                 self.change_interfaces(&guests).await;
@@ -154,7 +224,14 @@ impl ClientOperation {
                 assert!(!harness.exists_on_hypervisor(1));
                 assert_eq!(harness.world().arqs.len(), 2, "unbound, not deleted");
             }
-            Self::SpawnAndDelete | Self::FailAndDelete(_) | Self::AttachAndDelete => {
+            Self::BindPorts => {
+                // Those of its accelerator requests, and the function of its port.
+                assert_eq!(harness.devices_of_running_guest(1).len(), 3);
+            }
+            Self::SpawnAndDelete
+            | Self::FailAndDelete(_)
+            | Self::AttachAndDelete
+            | Self::BindPortsAndDelete => {
                 assert!(!harness.exists_on_hypervisor(1));
                 harness.only_foreign_requests_are_left();
             }

@@ -48,7 +48,7 @@ pub(super) async fn check_always(harness: &FaultHarness) {
     check_write_ahead(&harness.history());
     let world = harness.world();
     assert_eq!(world.violations, Vec::<String>::new());
-    // S4: a running guest of ours has exactly the devices that are bound for it.
+    // S4: a running guest of ours has exactly the devices that are bound for it, and those of its direct ports.
     for (uuid, found) in world
         .guests
         .iter()
@@ -56,9 +56,21 @@ pub(super) async fn check_always(harness: &FaultHarness) {
     {
         if found.state == PowerState::Running {
             let has: BTreeSet<_> = device_names(found).into_iter().collect();
-            assert_eq!(has, bound_for(&world, *uuid), "S4: guest {uuid}");
+            let mut own = bound_for(&world, *uuid);
+            own.extend(functions_of_ports(&world, *uuid));
+            assert_eq!(has, own, "S4: guest {uuid}");
         }
     }
+}
+
+fn functions_of_ports(
+    world: &crate::fault_harness::SimulatedWorld,
+    uuid: ConsumerUuid,
+) -> Vec<String> {
+    let document = world.documents.get(&uuid).into_iter();
+    let ports = document.flat_map(|spec| spec.interfaces.ports());
+    let functions = ports.filter_map(|(_, port)| port.network_function());
+    functions.map(|address| address.to_string()).collect()
 }
 
 fn bound_for(world: &crate::fault_harness::SimulatedWorld, uuid: ConsumerUuid) -> BTreeSet<String> {
@@ -104,8 +116,9 @@ pub(super) async fn check_at_rest(harness: &FaultHarness) {
     }
     // The switch has the ports of the guests, and no others.
     let ports = world.documents.iter().flat_map(|(uuid, spec)| {
-        let ports = spec.interfaces.ports();
-        ports.map(|(_, port)| (port.id(), *uuid))
+        let ports = spec.interfaces.ports().map(|(_, port)| port);
+        let plugged = ports.filter(|port| port.network_function().is_none());
+        plugged.map(|port| (port.id(), *uuid))
     });
     assert_eq!(world.plugged, ports.collect(), "ports");
     // L4: an unused device is free and was reset.

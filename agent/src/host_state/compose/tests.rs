@@ -394,6 +394,7 @@ fn device(bus: u8, condition: DeviceCondition) -> OfferedDevice {
         model: None,
         numa_node: Some(1),
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: Class::PGPU,
         class_origin: ClassOrigin::Configured,
         traits: BTreeSet::new(),

@@ -139,7 +139,8 @@ fn network(facts: &NetworkFacts, port: &PortRecord, bridge: Option<String>) -> V
 
 /// The physical network, and whether packets travel in a tunnel between hosts. Of several segments the first with a
 /// physical network counts.
-fn physical_network(network: &NetworkRecord) -> (Option<String>, bool) {
+#[must_use]
+pub fn physical_network(network: &NetworkRecord) -> (Option<String>, bool) {
     let is_tunnel = |kind: Option<&str>| matches!(kind, Some("vxlan" | "gre" | "geneve"));
     let segments = network.segments.as_deref().unwrap_or_default();
     let is_named = |segment: &&SegmentRecord| segment.physical_network.is_some();

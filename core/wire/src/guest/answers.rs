@@ -45,6 +45,10 @@ pub struct GuestBody {
     /// Its interfaces, in their order.
     #[serde(default)]
     pub interfaces: Vec<InterfaceBody>,
+    /// The network functions that the host selected for its ports, and that the ports are not bound to yet. The guest waits for
+    /// the action `bind_ports`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unbound_functions: Vec<NetworkFunctionBody>,
     /// Its NUMA cells with their placement; only of a single guest, empty without NUMA placement.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cells: Vec<CellBody>,
@@ -72,6 +76,24 @@ pub struct InterfaceBody {
     /// Its IP addresses, as far as the hypervisor knows them.
     #[serde(default)]
     pub addresses: Vec<String>,
+}
+
+/// A virtual function of a network card (SR-IOV), by the keys of Neutron's `binding:profile`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NetworkFunctionBody {
+    /// The UUID of the port that gets it.
+    pub port: Uuid,
+    /// Its PCI address on the host.
+    pub pci_slot: String,
+    /// Its vendor and product id, such as `8086:154c`.
+    pub pci_vendor_info: String,
+    /// The physical network that its card is connected to.
+    pub physical_network: String,
+    /// The MAC address of the physical function; null if unknown.
+    #[serde(default)]
+    pub pf_mac_address: Option<String>,
+    /// Its number among the functions of the card.
+    pub vf_num: u32,
 }
 
 /// One NUMA cell of a guest.

@@ -157,7 +157,8 @@ pub enum NetworkSource {
     Network(String),
     /// A Linux bridge's name.
     Bridge(String),
-    /// A Neutron port, bound to this host.
+    /// A Neutron port, bound to this host. A port with the `vnic_type` `direct` is unbound: the host selects its network
+    /// function, and the guest waits until its ports are bound (`bind_ports`).
     Port(Box<VifBody>),
 }
 
@@ -346,6 +347,13 @@ pub enum GuestAction {
     UpdateConfigDrive {
         /// What changes.
         change: ConfigDriveChangeBody,
+    },
+    /// Binds the guest's ports to the network functions that the host selected for them (`unbound_functions`). The guest then
+    /// starts.
+    BindPorts {
+        /// All ports of the guest in their order, bound to this host.
+        #[schemars(length(max = 64))]
+        ports: Vec<VifBody>,
     },
     /// Attaches a Neutron port that is bound to this host, also while the guest runs. A guest that has the port keeps it.
     AttachInterface {

@@ -1,6 +1,6 @@
 //! An offered device, as a driver reports it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{PciAddress, ResourceClass, Trait};
 use berth_virt::{
@@ -144,6 +144,7 @@ impl From<DeviceFacts> for OfferedDevice {
             model: device.model.map(Into::into),
             numa_node: device.numa_node,
             physical_network: device.physical_network.map(Into::into),
+            network_functions: BTreeMap::new(),
             class: class.unwrap_or_else(usual),
             class_origin: ClassOrigin::Configured,
             traits: device.traits.into_iter().map(|one| one.0).collect(),

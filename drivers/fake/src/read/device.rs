@@ -1,12 +1,12 @@
 //! Parses a `[[node.device]]`: a device offered as a whole, as virtual functions or as mediated devices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
+use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_options::document::{DocumentField, DocumentParser, DocumentTable};
 use berth_virt::{
-    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, HostNumaCell, OfferedDevice,
-    OfferedHandle, UnfitReason,
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, HostNumaCell,
+    NetworkFunctionFacts, OfferedDevice, OfferedHandle, UnfitReason,
 };
 
 use super::node::{address, numa, within};
@@ -60,7 +60,7 @@ pub(super) fn device(
     let network = network.and_then(|field| field.text(reading));
     let traits = table.field("traits").map(|field| field.list(reading));
     let traits = traits.into_iter().flatten();
-    let traits = traits.filter_map(|field| field.parsed(reading)).collect();
+    let mut traits: BTreeSet<Trait> = traits.filter_map(|field| field.parsed(reading)).collect();
     let once = table.field("one_time_use");
     let one_time_use = once.map_or(Some(false), |field| field.flag(reading));
     let together = table.field("together");
@@ -69,12 +69,22 @@ pub(super) fn device(
     let handles = handles(table, node?, address, reading);
     let (owner, device_type) = (owner?, device_type?);
     let is_parted = table.field("mdevs").is_some();
+    let network_functions = match (owner, network) {
+        (DeviceOwner::Compute, Some(_)) if table.field("functions").is_some() => {
+            network_functions(handles.as_deref().unwrap_or_default())
+        }
+        _ => BTreeMap::new(),
+    };
     let class = match table.field("class") {
         Some(field) => field.parsed(reading),
+        None if !network_functions.is_empty() => Some(ResourceClass::SRIOV_NET_VF),
         None if is_parted => Some(ResourceClass::VGPU),
         None if owner == DeviceOwner::Compute => Some(ResourceClass::pci_device(vendor?, product?)),
         None => Some(device_type.resource_class()),
     };
+    if !network_functions.is_empty() {
+        traits.extend(network.map(Trait::physical_network));
+    }
     Some(OfferedDevice {
         address: address?,
         vendor_id: vendor?,
@@ -84,6 +94,7 @@ pub(super) fn device(
         model: model.map(str::to_owned),
         numa_node,
         physical_network: network.map(str::to_owned),
+        network_functions,
         class: class?,
         class_origin: ClassOrigin::Configured,
         traits,
@@ -96,6 +107,22 @@ pub(super) fn device(
         one_time_use: one_time_use?,
         condition: condition?,
     })
+}
+
+/// The virtual functions of a network card, numbered in their order.
+fn network_functions(handles: &[OfferedHandle]) -> BTreeMap<PciAddress, NetworkFunctionFacts> {
+    let functions = handles.iter().filter_map(|handle| match handle {
+        OfferedHandle::Function(address) => Some(*address),
+        OfferedHandle::Mdev { .. } => None,
+    });
+    let facts = |number| NetworkFunctionFacts {
+        number,
+        physical_mac: None,
+    };
+    (0..)
+        .zip(functions)
+        .map(|(number, address)| (address, facts(number)))
+        .collect()
 }
 
 fn id(

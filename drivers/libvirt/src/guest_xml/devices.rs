@@ -2,7 +2,8 @@
 
 use berth_model::{InterfaceModel, MachineOptions, PciAddress, RngDevice, TrafficLimit};
 use berth_virt::guest_spec::{
-    AttachedDevice, GuestDevice, GuestInterface, GuestSpec, InterfaceSource, PciManagement,
+    AttachedDevice, DeviceOrigin, GuestDevice, GuestInterface, GuestPort, GuestSpec,
+    InterfaceSource, PciManagement, PortConnection,
 };
 use serde::Serialize;
 
@@ -72,7 +73,11 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
         input: inputs(spec, options),
         graphics: graphics(options),
         video: video(spec, options),
-        hostdev: host_devices.iter().map(host_device).collect(),
+        hostdev: host_devices
+            .iter()
+            .filter(|attached| !matches!(attached.origin, DeviceOrigin::Port(_)))
+            .map(host_device)
+            .collect(),
         watchdog: spec.machine.watchdog.map(|action| Watchdog {
             model: "i6300esb",
             action: action.as_str(),
@@ -125,12 +130,17 @@ fn controllers(spec: &GuestSpec, options: &GuestXmlOptions) -> Vec<Controller> {
 pub(super) struct Interface<'a> {
     #[serde(rename = "@type")]
     kind: &'static str,
+    #[serde(rename = "@managed", skip_serializing_if = "Option::is_none")]
+    managed: Option<&'static str>,
     mac: Mac,
     #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<LinkSource<'a>>,
+    source: Option<InterfaceSourceElement<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vlan: Option<Vlan>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<UnmanagedTap>,
-    model: TypeElement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<TypeElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mtu: Option<Mtu>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,10 +151,25 @@ pub(super) struct Interface<'a> {
     filterref: Option<FilterRef<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<Port>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alias: Option<Alias>,
+}
+
+#[derive(Serialize)]
+struct Vlan {
+    tag: VlanTag,
+}
+
+#[derive(Serialize)]
+struct VlanTag {
+    #[serde(rename = "@id")]
+    id: u16,
 }
 
 #[derive(Serialize)]
 struct InterfaceDriver {
+    #[serde(rename = "@name", skip_serializing_if = "Option::is_none")]
+    name: Option<&'static str>,
     #[serde(rename = "@queues", skip_serializing_if = "Option::is_none")]
     queues: Option<u32>,
     #[serde(rename = "@packed", skip_serializing_if = "Option::is_none")]
@@ -189,12 +214,15 @@ struct Mac {
     address: String,
 }
 
-#[derive(Serialize)]
-struct LinkSource<'a> {
+/// One of the three.
+#[derive(Serialize, Default)]
+struct InterfaceSourceElement<'a> {
     #[serde(rename = "@network", skip_serializing_if = "Option::is_none")]
     network: Option<&'a str>,
     #[serde(rename = "@bridge", skip_serializing_if = "Option::is_none")]
     bridge: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<HostAddress>,
 }
 
 /// A tap that the agent made and removes.
@@ -225,6 +253,7 @@ fn interface_driver(spec: &GuestSpec) -> Option<InterfaceDriver> {
     let is_needed = machine.interface_model == InterfaceModel::Virtio
         && (queues.is_some() || machine.packed_ring);
     is_needed.then_some(InterfaceDriver {
+        name: None,
         queues,
         packed: machine.packed_ring.then_some("on"),
     })
@@ -249,6 +278,11 @@ pub(super) fn interface<'a>(
     spec: &GuestSpec,
     options: &'a GuestXmlOptions,
 ) -> Interface<'a> {
+    if let InterfaceSource::Port(port) = &interface.source
+        && let PortConnection::NetworkFunction { address, vlan } = port.connection()
+    {
+        return network_function(interface, port, (*address, *vlan), spec);
+    }
     let on_bridge = is_filterable(interface, &options.unfilterable);
     let filter = options.nwfilter.as_deref().filter(|_| on_bridge);
     let (kind, network, bridge, port) = match &interface.source {
@@ -258,20 +292,74 @@ pub(super) fn interface<'a>(
     };
     Interface {
         kind,
+        managed: None,
         mac: Mac {
             address: interface.mac.to_string(),
         },
-        source: port.is_none().then_some(LinkSource { network, bridge }),
+        source: port.is_none().then_some(InterfaceSourceElement {
+            network,
+            bridge,
+            address: None,
+        }),
+        vlan: None,
         target: port.map(|port| UnmanagedTap {
             dev: port.tap().to_string(),
             managed: "no",
         }),
         mtu: port.and_then(|port| port.mtu()).map(|size| Mtu { size }),
-        model: of_type(spec.machine.interface_model.as_str()),
+        model: Some(of_type(spec.machine.interface_model.as_str())),
         driver: interface_driver(spec),
         bandwidth: bandwidth(&spec.machine),
         filterref: filter.map(|filter| FilterRef { filter }),
         port: (options.port_isolation && on_bridge).then_some(Port { isolated: "yes" }),
+        alias: None,
+    }
+}
+
+/// The interface of a port that is a function of a network card. libvirt sets its MAC address and VLAN at the physical function.
+fn network_function<'a>(
+    interface: &GuestInterface,
+    port: &GuestPort,
+    (address, vlan): (PciAddress, Option<u16>),
+    spec: &GuestSpec,
+) -> Interface<'a> {
+    let origin = DeviceOrigin::Port(port.id());
+    let mut devices = spec.devices.as_slice().iter();
+    let attached = devices.find(|attached| attached.origin == origin);
+    let is_prepared = attached.is_some_and(|attached| {
+        let managed = PciManagement::Prepared;
+        attached.device == GuestDevice::Pci { address, managed }
+    });
+    Interface {
+        kind: "hostdev",
+        managed: Some(if is_prepared { "no" } else { "yes" }),
+        mac: Mac {
+            address: interface.mac.to_string(),
+        },
+        source: Some(InterfaceSourceElement {
+            address: Some(HostAddress {
+                kind: Some("pci"),
+                ..pci_address(address)
+            }),
+            ..InterfaceSourceElement::default()
+        }),
+        vlan: vlan.map(|id| Vlan {
+            tag: VlanTag { id },
+        }),
+        target: None,
+        model: None,
+        mtu: None,
+        driver: Some(InterfaceDriver {
+            name: Some("vfio"),
+            queues: None,
+            packed: None,
+        }),
+        bandwidth: None,
+        filterref: None,
+        port: None,
+        alias: attached.map(|attached| Alias {
+            name: attached.alias(),
+        }),
     }
 }
 
@@ -363,6 +451,8 @@ struct HostSource {
 
 #[derive(Serialize, Default)]
 struct HostAddress {
+    #[serde(rename = "@type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
     #[serde(rename = "@uuid", skip_serializing_if = "Option::is_none")]
     uuid: Option<String>,
     #[serde(rename = "@domain", skip_serializing_if = "Option::is_none")]
@@ -413,15 +503,19 @@ fn function(address: PciAddress, managed: &'static str, alias: Alias) -> HostDev
         model: None,
         driver: Some(NameOf { name: "vfio" }),
         source: HostSource {
-            address: HostAddress {
-                uuid: None,
-                domain: Some(format!("0x{:04x}", address.domain())),
-                bus: Some(format!("0x{:02x}", address.bus())),
-                slot: Some(format!("0x{:02x}", address.slot())),
-                function: Some(format!("0x{:x}", address.function())),
-            },
+            address: pci_address(address),
         },
         alias,
+    }
+}
+
+fn pci_address(address: PciAddress) -> HostAddress {
+    HostAddress {
+        domain: Some(format!("0x{:04x}", address.domain())),
+        bus: Some(format!("0x{:02x}", address.bus())),
+        slot: Some(format!("0x{:02x}", address.slot())),
+        function: Some(format!("0x{:x}", address.function())),
+        ..HostAddress::default()
     }
 }
 

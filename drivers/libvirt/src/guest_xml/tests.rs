@@ -97,6 +97,41 @@ fn port() -> GuestPort {
     .unwrap()
 }
 
+const NETWORK_FUNCTION: &str = "0000:05:10.2";
+
+fn direct_port() -> GuestPort {
+    GuestPort::new(
+        Uuid::from_u128(0x99b2_5950_b8b3 << 80),
+        Label::new("storage").unwrap(),
+        Vec::new(),
+        Some(9000),
+        PortConnection::NetworkFunction {
+            address: NETWORK_FUNCTION.parse().unwrap(),
+            vlan: Some(42),
+        },
+    )
+    .unwrap()
+}
+
+fn with_a_direct_port() -> GuestSpec {
+    let interface = GuestInterface {
+        mac: "fa:16:3e:54:eb:91".parse().unwrap(),
+        source: InterfaceSource::Port(Box::new(direct_port())),
+    };
+    let device = AttachedDevice {
+        device: GuestDevice::Pci {
+            address: NETWORK_FUNCTION.parse().unwrap(),
+            managed: PciManagement::Hypervisor,
+        },
+        origin: DeviceOrigin::Port(direct_port().id()),
+    };
+    GuestSpec {
+        interfaces: GuestInterfaces::new(vec![interface]).unwrap(),
+        devices: GuestDevices::new(vec![device]).unwrap(),
+        ..plain()
+    }
+}
+
 fn with_networks() -> GuestSpec {
     let interface = |mac: &str, source| GuestInterface {
         mac: mac.parse().unwrap(),
@@ -300,6 +335,7 @@ fn shapes() -> Vec<(&'static str, String)> {
         ("plain", plain()),
         ("disks", with_disks()),
         ("networks", with_networks()),
+        ("direct_port", with_a_direct_port()),
         ("devices", with_devices()),
         ("placed", placed()),
         ("kernel", from_a_kernel()),

@@ -1,4 +1,4 @@
-use berth_virt::guest_spec::{Label, LinkName, PlugSignal};
+use berth_virt::guest_spec::{InterfaceSource, Label, LinkName, PlugSignal};
 use uuid::Uuid;
 
 use super::*;
@@ -16,12 +16,27 @@ fn spec() -> PortSpec {
             signal: PlugSignal::OvnInstalled,
         },
     );
-    PortSpec {
-        guest: GUEST.into(),
+    let port = port.unwrap();
+    PortSpec::new(GUEST.into(), &interface_of(&port), &port, false).unwrap()
+}
+
+fn interface_of(port: &GuestPort) -> GuestInterface {
+    GuestInterface {
         mac: "fa:16:3e:54:eb:90".parse().unwrap(),
-        port: port.unwrap(),
-        is_multi_queue: false,
+        source: InterfaceSource::Port(Box::new(port.clone())),
     }
+}
+
+#[test]
+fn a_port_that_is_a_function_of_a_network_card_is_not_plugged() {
+    let connection = PortConnection::NetworkFunction {
+        address: "0000:05:10.2".parse().unwrap(),
+        vlan: None,
+    };
+    let network = Label::new("private").unwrap();
+    let port = GuestPort::new(spec().port.id(), network, Vec::new(), None, connection).unwrap();
+    let spec = PortSpec::new(GUEST.into(), &interface_of(&port), &port, false);
+    assert_eq!(spec, None);
 }
 
 fn plugged() -> PortFacts {

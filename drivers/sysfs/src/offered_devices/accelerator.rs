@@ -156,6 +156,7 @@ fn accelerator(node: &NodeName, one: &ListedFunction<'_>) -> OfferedDevice {
         model: mdevs.as_ref().and_then(|mdevs| mdevs.type_name.clone()),
         numa_node: function.numa_node,
         physical_network: physical_network.map(str::to_owned),
+        network_functions: BTreeMap::new(),
         class_origin: match class {
             Some(_) => ClassOrigin::Configured,
             None => ClassOrigin::Default,

@@ -11,8 +11,10 @@ use super::{DeviceRefusal, ListedFunction, OfferedDevices, handle, kind, unfit_p
 pub(super) fn offer(listed: Vec<ListedFunction<'_>>, offered: &mut OfferedDevices) {
     let mut cards: BTreeMap<PciAddress, Vec<ListedFunction<'_>>> = BTreeMap::new();
     for one in listed {
-        // Functions with a physical network are for ports, and are not reported as devices.
-        if one.allowed.tags().physical_network.is_some() || one.creates_virtual_functions() {
+        let has_network = one.allowed.tags().physical_network.is_some();
+        // Virtual functions with a physical network are for ports. Other functions with that tag are not offered.
+        let is_for_ports = one.port_network().is_some() && one.seen.network.is_some();
+        if (has_network && !is_for_ports) || one.creates_virtual_functions() {
             continue;
         }
         if let Some(mdevs) = &one.seen.mdevs {
@@ -54,12 +56,22 @@ fn compute_card(
         return Ok(None);
     };
     let (class, traits) = (compute_class(first), compute_traits(first));
+    let network = first.port_network();
     for part in parts {
-        if compute_class(part) != class || compute_traits(part) != traits {
+        let is_equal = compute_class(part) == class
+            && compute_traits(part) == traits
+            && part.port_network() == network;
+        if !is_equal {
             return Err(DeviceRefusal::MixedCard {
                 physical: address,
                 first: first.address(),
                 other: part.address(),
+            });
+        }
+        if network.is_some() && part.allowed.tags().resource_class.is_some() {
+            return Err(DeviceRefusal::PortClass {
+                address: part.address(),
+                entry: part.allowed.entry(),
             });
         }
         if part.physical().is_some() && part.allowed.tags().one_time_use == Some(true) {
@@ -79,8 +91,11 @@ fn compute_card(
         device_type: kind::device_type(function, first.allowed.tags()),
         model: None,
         numa_node: function.numa_node,
-        // Functions with a physical network were excluded above.
-        physical_network: None,
+        physical_network: network.map(str::to_owned),
+        network_functions: parts
+            .iter()
+            .filter_map(|part| Some((part.address(), part.seen.network.clone()?)))
+            .collect(),
         class,
         class_origin: ClassOrigin::Configured,
         traits,
@@ -96,7 +111,8 @@ fn compute_class(part: &ListedFunction<'_>) -> ResourceClass {
     let tags = part.allowed.tags();
     let tagged = tags.resource_class.clone();
     let of_type = tags.vgpu_type.map(|_| ResourceClass::VGPU);
-    tagged.or(of_type).unwrap_or_else(|| {
+    let of_port = part.port_network().map(|_| ResourceClass::SRIOV_NET_VF);
+    tagged.or(of_port).or(of_type).unwrap_or_else(|| {
         ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)
     })
 }
@@ -108,5 +124,6 @@ fn compute_traits(part: &ListedFunction<'_>) -> BTreeSet<Trait> {
         traits.insert(kind::LIVE_MIGRATABLE);
     }
     traits.extend(tags.vgpu_type.map(kind::vgpu_trait));
+    traits.extend(part.port_network().map(Trait::physical_network));
     traits
 }

@@ -17,10 +17,13 @@ impl Sysfs {
         let mut seen = Vec::new();
         for function in self.pci_functions()? {
             let names = self.network_names(function.address)?;
+            let allowed = lists.compute.admit(&function, &names).ok();
+            let network = self.port_facts(allowed, &function)?;
             seen.push(SeenFunction {
                 function,
                 names,
                 mdevs: None,
+                network,
                 condition: DeviceCondition::Fit,
             });
         }

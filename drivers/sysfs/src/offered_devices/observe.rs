@@ -9,11 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::PciAddress;
-use berth_virt::{DeviceCondition, UnfitReason};
+use berth_virt::{DeviceCondition, NetworkFunctionFacts, UnfitReason};
 
 use super::{DeviceLists, DeviceRefusal, SeenFunction};
 use crate::{
-    AerCounts, Ailment, AllowList, DeviceHealth, GroupError, Link, PciFunction, Sysfs, SysfsError,
+    AerCounts, Ailment, AllowList, AllowedFunction, DeviceHealth, GroupError, Link, PciFunction,
+    Sriov, Sysfs, SysfsError,
 };
 
 /// The base class of graphics cards, which lower their link's speed when idle.
@@ -281,14 +282,59 @@ impl Sysfs {
             };
             let (condition, conditions) = last.judge(&function, health, group, vgpu);
             changes.extend(conditions);
+            let network = self.port_facts(of(lists.compute), &function)?;
             seen.push(SeenFunction {
                 function,
                 names,
                 mdevs: None,
+                network,
                 condition,
             });
         }
         last.retain_present(&seen.iter().map(|seen| seen.function.address).collect());
         Ok((seen, changes))
+    }
+
+    /// What port bindings name about a function that the compute service's list has (`allowed`); `None` if it is not for ports.
+    pub(super) fn port_facts(
+        &self,
+        allowed: Option<AllowedFunction>,
+        function: &PciFunction,
+    ) -> Result<Option<NetworkFunctionFacts>, SysfsError> {
+        let allowed = allowed.as_ref().map(AllowedFunction::tags);
+        match allowed.and_then(|tags| tags.physical_network.as_deref()) {
+            Some(name) if !name.is_empty() => self.network_function(function),
+            _ => Ok(None),
+        }
+    }
+
+    /// What port bindings name about a virtual function; `None` for another function.
+    fn network_function(
+        &self,
+        function: &PciFunction,
+    ) -> Result<Option<NetworkFunctionFacts>, SysfsError> {
+        let Sriov::Virtual { physical } = function.sriov else {
+            return Ok(None);
+        };
+        let card = self.pci_function(physical)?;
+        let number = card.and_then(|card| match card.sriov {
+            Sriov::Physical { functions, .. } => {
+                let mut all = (0..).zip(functions);
+                all.find(|(_, address)| *address == function.address)
+            }
+            Sriov::None | Sriov::Virtual { .. } => None,
+        });
+        let Some((number, _)) = number else {
+            return Ok(None);
+        };
+        let physical_mac = match self.network_names(physical)?.as_slice() {
+            [name] => self.mac_of_interface(physical, name)?,
+            // A card with several ports on one function: the port of the virtual function is unknown.
+            _ => None,
+        };
+        Ok(Some(NetworkFunctionFacts {
+            number,
+            physical_mac,
+        }))
     }
 }

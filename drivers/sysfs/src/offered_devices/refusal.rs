@@ -41,8 +41,8 @@ pub enum DeviceRefusal {
     },
     /// The virtual functions of one card differ.
     #[error(
-        "virtual functions {first} and {other} of PCI function {physical} have different resource classes or traits in [pci] \
-         device_spec; they count on one provider and must have the same"
+        "virtual functions {first} and {other} of PCI function {physical} have different resource classes, traits or physical \
+         networks in [pci] device_spec; they count on one provider and must have the same"
     )]
     MixedCard {
         physical: PciAddress,
@@ -57,6 +57,16 @@ pub enum DeviceRefusal {
     MixedFunctions {
         first: PciAddress,
         other: PciAddress,
+    },
+    /// A virtual function is for ports, which request another class.
+    #[error(
+        "virtual function {address} has physical_network and resource_class in entry {entry} of [pci] device_spec; Neutron ports \
+         request SRIOV_NET_VF, so omit resource_class"
+    )]
+    PortClass {
+        address: PciAddress,
+        /// The entry, counted from 1.
+        entry: usize,
     },
     /// A virtual function is to be used once.
     #[error(

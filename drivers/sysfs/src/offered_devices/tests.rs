@@ -443,12 +443,12 @@ fn what_breaks_a_rule_is_left_out_and_reported() {
         (
             json!([{"address": "81:00.4"}, {"address": "81:00.5", "traits": "gold"}]),
             none.clone(),
-            "different resource classes or traits",
+            "different resource classes, traits or physical networks",
         ),
         (
             json!([{"address": "81:00.4"}, {"address": "81:00.5", "resource_class": "gold"}]),
             none.clone(),
-            "different resource classes or traits",
+            "different resource classes, traits or physical networks",
         ),
         (
             json!([{"address": "81:00.4", "one_time_use": true}]),
@@ -529,6 +529,95 @@ fn devices_for_ports_of_networks_are_not_reported_and_nothing_is_while_reporting
     assert_eq!(
         offered_devices(&node(), off, &seen),
         OfferedDevices::default()
+    );
+}
+
+#[test]
+fn virtual_functions_of_a_physical_network_are_for_ports_and_count_on_their_card() {
+    let tree = TestTree::new();
+    plant(
+        &tree,
+        CardFixture {
+            class: 0x02_0000,
+            virtual_functions: Some((4, 2)),
+            ..CardFixture::gpu("0000:81:00.0", 7)
+        },
+    );
+    let address = "devices/pci0000:80/0000:81:00.0/net/ens5/address";
+    tree.write(address, "52:54:00:00:00:81\n");
+    let on = |network: &str| json!({"address": "81:00.4", "physical_network": network});
+    let other = |more: Value| {
+        let mut entry = json!({"address": "81:00.5"});
+        let entry_of = entry.as_object_mut().unwrap();
+        entry_of.extend(more.as_object().unwrap().clone());
+        entry
+    };
+    let both = json!([
+        on("storage-1"),
+        other(json!({"physical_network": "storage-1", "traits": "fast"}))
+    ]);
+    let refused = offered(&tree, &both, &json!([])).refused;
+    assert!(
+        matches!(refused[..], [DeviceRefusal::MixedCard { .. }]),
+        "{refused:?}"
+    );
+    let both = json!([
+        on("storage-1"),
+        other(json!({"physical_network": "storage-1"}))
+    ]);
+    let all = offered(&tree, &both, &json!([]));
+    assert_eq!(all.refused, []);
+    let [card] = &all.devices[..] else {
+        panic!("{all:?}")
+    };
+    assert_eq!(card.address.to_string(), "0000:81:00.0");
+    assert_eq!(card.class, ResourceClass::SRIOV_NET_VF);
+    assert_eq!(names(&card.traits), ["CUSTOM_PHYSNET_STORAGE_1"]);
+    assert_eq!(card.physical_network.as_deref(), Some("storage-1"));
+    assert!(card.is_for_ports());
+    let functions: Vec<_> = card
+        .network_functions
+        .iter()
+        .map(|(address, facts)| {
+            let mac = facts.physical_mac.map(|mac| mac.to_string());
+            (address.to_string(), facts.number, mac.unwrap_or_default())
+        })
+        .collect();
+    let mac = "52:54:00:00:00:81".to_owned();
+    assert_eq!(
+        functions,
+        [
+            ("0000:81:00.4".to_owned(), 0, mac.clone()),
+            ("0000:81:00.5".to_owned(), 1, mac),
+        ]
+    );
+    for more in [json!({}), json!({"physical_network": "storage-2"})] {
+        let refused = offered(&tree, &json!([on("storage-1"), other(more)]), &json!([])).refused;
+        assert!(
+            matches!(refused[..], [DeviceRefusal::MixedCard { .. }]),
+            "{refused:?}"
+        );
+    }
+    let own_class = other(json!({"physical_network": "storage-1", "resource_class": "CUSTOM_VF"}));
+    let refused = offered(&tree, &json!([own_class]), &json!([])).refused;
+    let [refused] = &refused[..] else {
+        panic!("{refused:?}")
+    };
+    assert!(
+        refused.to_string().contains("omit resource_class"),
+        "{refused}"
+    );
+    // A function for tunnelled networks needs a switch on the card.
+    let tunnelled = offered(&tree, &json!([on("")]), &json!([]));
+    assert_eq!(tunnelled, OfferedDevices::default());
+    // Without the interface of the physical function, its address is unknown.
+    tree.remove(address);
+    let all = offered(&tree, &both, &json!([]));
+    assert!(
+        all.devices[0]
+            .network_functions
+            .values()
+            .all(|facts| facts.physical_mac.is_none())
     );
 }
 

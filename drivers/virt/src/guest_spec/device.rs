@@ -54,6 +54,19 @@ pub enum DeviceOrigin {
     Arq(#[serde(with = "text")] ArqUuid),
     /// The flavor itself (`resources:VGPU`), which has no ARQ.
     Flavor,
+    /// The Neutron port with this UUID, whose interface the device is (SR-IOV).
+    Port(#[serde(with = "text")] Uuid),
+}
+
+impl DeviceOrigin {
+    /// The accelerator request that the device was given for; `None` for another origin.
+    #[must_use]
+    pub fn arq(self) -> Option<ArqUuid> {
+        match self {
+            Self::Arq(uuid) => Some(uuid),
+            Self::Flavor | Self::Port(_) => None,
+        }
+    }
 }
 
 /// A device and the request it was given for.
@@ -70,11 +83,12 @@ pub struct AttachedDevice {
 const ALIAS: &str = "ua-berth-";
 
 impl AttachedDevice {
-    /// The device's alias in the hypervisor's document: its ARQ's UUID (`ua-berth-arq-…`), or the device itself.
+    /// The device's alias in the hypervisor's document: its ARQ's UUID (`ua-berth-arq-…`), its port's, or the device itself.
     #[must_use]
     pub fn alias(&self) -> String {
         match (self.origin, self.device) {
             (DeviceOrigin::Arq(uuid), _) => format!("{ALIAS}arq-{uuid}"),
+            (DeviceOrigin::Port(port), _) => format!("{ALIAS}port-{}", port.hyphenated()),
             (DeviceOrigin::Flavor, GuestDevice::Mdev { uuid }) => {
                 format!("{ALIAS}mdev-{}", uuid.hyphenated())
             }
@@ -126,7 +140,7 @@ impl GuestDevices {
                     what: attached.device.to_string(),
                 });
             }
-            if let DeviceOrigin::Arq(uuid) = attached.origin
+            if let Some(uuid) = attached.origin.arq()
                 && !requests.insert(uuid)
             {
                 return Err(GuestSpecError::Twice {

@@ -3,14 +3,16 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use berth_model::PciAddress;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::error::GuestSpecError;
 use super::interface::LinkName;
 use super::name::Label;
+use super::text;
 
-/// A Neutron port that is bound to this host. The agent connects ("plugs") its interface before the guest starts.
+/// A Neutron port that is bound to this host. Its interface is connected ("plugged") before the guest starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PortRecord", into = "PortRecord")]
 pub struct GuestPort {
@@ -32,6 +34,16 @@ pub enum PortConnection {
         /// Who reports that the port works.
         signal: PlugSignal,
     },
+    /// By a virtual function of a network card (SR-IOV), which is one of the guest's devices. The hypervisor sets the port's MAC
+    /// address and VLAN at the physical function when the guest starts.
+    NetworkFunction {
+        /// The function's address on the host.
+        #[serde(with = "text")]
+        address: PciAddress,
+        /// The VLAN of the port's network, 1 to 4094; `None`: untagged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vlan: Option<u16>,
+    },
 }
 
 /// Who reports that a plugged port works.
@@ -51,7 +63,8 @@ impl GuestPort {
     /// `network` is the name of its Neutron network, `addresses` are its fixed IP addresses, and `mtu` is the network's
     /// MTU in bytes, 68 to 65,535 (`None`: the kernel's default).
     ///
-    /// Fails if the UUID is nil, the MTU is out of range, or the bridge's name is longer than the 15 bytes that Linux takes.
+    /// Fails if the UUID is nil, the MTU or the VLAN is out of range, or the bridge's name is longer than the 15 bytes that
+    /// Linux takes.
     pub fn new(
         id: Uuid,
         network: Label,
@@ -71,14 +84,25 @@ impl GuestPort {
                 expected: "an MTU is 68 to 65535 bytes",
             });
         }
-        let PortConnection::OpenVswitch { bridge, .. } = &connection;
-        if bridge.as_str().len() > 15 {
-            let expected = "a bridge's name has at most 15 bytes";
-            return Err(GuestSpecError::text(
-                "interfaces.port.bridge",
-                bridge.as_str(),
-                expected,
-            ));
+        match &connection {
+            PortConnection::OpenVswitch { bridge, .. } if bridge.as_str().len() > 15 => {
+                let expected = "a bridge's name has at most 15 bytes";
+                return Err(GuestSpecError::text(
+                    "interfaces.port.bridge",
+                    bridge.as_str(),
+                    expected,
+                ));
+            }
+            PortConnection::NetworkFunction {
+                vlan: Some(vlan), ..
+            } if !(1..=4094).contains(vlan) => {
+                return Err(GuestSpecError::Number {
+                    field: "interfaces.port.vlan",
+                    found: (*vlan).into(),
+                    expected: "a VLAN is 1 to 4094",
+                });
+            }
+            PortConnection::OpenVswitch { .. } | PortConnection::NetworkFunction { .. } => {}
         }
         Ok(Self {
             id,
@@ -117,6 +141,15 @@ impl GuestPort {
     #[must_use]
     pub fn connection(&self) -> &PortConnection {
         &self.connection
+    }
+
+    /// The function that connects the port; `None` if it is connected otherwise.
+    #[must_use]
+    pub fn network_function(&self) -> Option<PciAddress> {
+        match self.connection {
+            PortConnection::NetworkFunction { address, .. } => Some(address),
+            PortConnection::OpenVswitch { .. } => None,
+        }
     }
 
     /// The name of the port's tap: `tap` and the first 11 characters of its UUID, as in Nova and Neutron.

@@ -1,6 +1,6 @@
 //! Offered devices in the tree: taken over from Nova and Cyborg, unfit and fit again, one-time-use, with another class.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
     Inventory, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass, Trait, Usages,
@@ -30,6 +30,7 @@ fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
         model: None,
         numa_node: None,
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: match owner {
             DeviceOwner::Compute => ResourceClass::pci_device(0x10de, 0x1eb8),
             DeviceOwner::Accelerator => ResourceClass::PGPU,

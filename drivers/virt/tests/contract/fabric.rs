@@ -59,6 +59,7 @@ fn gpu(number: u8) -> OfferedDevice {
         model: None,
         numa_node: Some(u32::from(number > 2)),
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: ResourceClass::pci_device(0x10de, 0x2330),
         class_origin: ClassOrigin::Configured,
         traits: BTreeSet::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use berth_client::network::PortFilter;
-use berth_conductor::PortRefusal;
+use berth_conductor::{PortRefusal, is_direct_port};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::RequestedNetwork;
@@ -194,6 +194,7 @@ fn wanted(call: &ApiRequest) -> Result<RequestedNetwork, Fault> {
             port,
             fixed_ip,
             tag,
+            physical_network: None,
         }),
     }
 }
@@ -240,6 +241,9 @@ async fn attach(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         Fault::bad_request("No network was given, and the project has no network.")
     })?;
     let given = chosen.port;
+    if let (Some(port), Some(_)) = (given, &chosen.physical_network) {
+        return Err(attachment_fault(PortRefusal::DirectPort(port).into()));
+    }
     let before: BTreeSet<Uuid> = api
         .ports_of(server)
         .await?
@@ -278,6 +282,11 @@ async fn detach(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         let port = bounded(port);
         Fault::not_found(format!("Port id {port} could not be found."))
     })?;
+    if is_direct_port(&found.port) {
+        return Err(attachment_fault(
+            PortRefusal::DirectPort(found.port.id).into(),
+        ));
+    }
     let change = InterfaceChange::Detach(found.port.id);
     api.start_interface_change(&call, &known, &change).await?;
     Ok(ApiResponse::empty(StatusCode::ACCEPTED))

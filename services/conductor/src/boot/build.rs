@@ -3,7 +3,7 @@
 use berth_client::{GuestApiError, GuestClient};
 use berth_keyed_tasks::FairPermit;
 use berth_model::Disposition;
-use berth_wire::guest::{GuestBuild, ImageLocation, NetworkBody, NetworkSource};
+use berth_wire::guest::{GuestAction, GuestBuild, ImageLocation, NetworkBody, NetworkSource};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -89,7 +89,7 @@ impl NetworkedBoot {
             });
         }
         drop(permit);
-        wait_until_built(&agent, &placed.record.request, context, cancel).await?;
+        self.wait_until_built(&agent, context, cancel).await?;
         context
             .record_step(place, step, StepState::Done, BootStepDetail::Nothing)
             .await?;
@@ -117,53 +117,67 @@ impl NetworkedBoot {
             ..build
         }
     }
-}
 
-/// Waits until the agent has built the guest or reports a failure. There is no timeout: an image download may take
-/// long, and the guest can be deleted at any time.
-async fn wait_until_built(
-    agent: &GuestClient,
-    request: &BootRequest,
-    context: &BootContext,
-    cancel: &CancellationToken,
-) -> Result<(), BootError> {
-    loop {
-        let guest = request.uuid();
-        let guest_view = agent
-            .guest(guest)
-            .await
-            .map_err(|error| match error.disposition() {
-                Disposition::Retry => BootError::Agent(error),
-                Disposition::Refresh | Disposition::Fatal => BootError::NotBuilt(error.to_string()),
-            })?;
-        let Some(guest_view) = guest_view else {
-            let reason = "the agent no longer has the guest";
-            return Err(BootError::NotBuilt(reason.to_owned()));
-        };
-        context.set_image_download(guest, guest_view.image);
-        match GuestBuildStatus::from_agent_status(&guest_view.status) {
-            GuestBuildStatus::Done => return Ok(()),
-            GuestBuildStatus::Failed => {
-                let reason = guest_view
-                    .reason
-                    .unwrap_or_else(|| "the agent gave no reason".to_owned());
-                return Err(
-                    match (guest_view.blame.as_deref(), is_host_image(request)) {
-                        (Some("image"), false) => BootError::BadImage(reason),
-                        (Some("image" | "host"), _) => BootError::HostCannot(reason),
-                        _ => BootError::NotBuilt(reason),
-                    },
-                );
-            }
-            GuestBuildStatus::Deleted => {
-                let reason = "the guest was deleted at its agent during the boot";
+    /// Waits until the agent has built the guest or reports a failure, and binds the direct ports when the agent has selected
+    /// their functions. There is no timeout: an image download may take long, and the guest can be deleted at any time.
+    async fn wait_until_built(
+        &self,
+        agent: &GuestClient,
+        context: &BootContext,
+        cancel: &CancellationToken,
+    ) -> Result<(), BootError> {
+        let request = &self.bound.provided.placed.record.request;
+        loop {
+            let guest = request.uuid();
+            let guest_view =
+                agent
+                    .guest(guest)
+                    .await
+                    .map_err(|error| match error.disposition() {
+                        Disposition::Retry => BootError::Agent(error),
+                        Disposition::Refresh | Disposition::Fatal => {
+                            BootError::NotBuilt(error.to_string())
+                        }
+                    })?;
+            let Some(guest_view) = guest_view else {
+                let reason = "the agent no longer has the guest";
                 return Err(BootError::NotBuilt(reason.to_owned()));
+            };
+            context.set_image_download(guest, guest_view.image);
+            match GuestBuildStatus::from_agent_status(&guest_view.status) {
+                GuestBuildStatus::Done => return Ok(()),
+                GuestBuildStatus::Failed => {
+                    let reason = guest_view
+                        .reason
+                        .unwrap_or_else(|| "the agent gave no reason".to_owned());
+                    return Err(
+                        match (guest_view.blame.as_deref(), is_host_image(request)) {
+                            (Some("image"), false) => BootError::BadImage(reason),
+                            (Some("image" | "host"), _) => BootError::HostCannot(reason),
+                            _ => BootError::NotBuilt(reason),
+                        },
+                    );
+                }
+                GuestBuildStatus::Deleted => {
+                    let reason = "the guest was deleted at its agent during the boot";
+                    return Err(BootError::NotBuilt(reason.to_owned()));
+                }
+                GuestBuildStatus::InProgress if !guest_view.unbound_functions.is_empty() => {
+                    let functions = &guest_view.unbound_functions;
+                    let ports = self.bind_functions(context, functions).await?;
+                    let bind = GuestAction::BindPorts { ports };
+                    let bound = agent.action(guest, &bind, None);
+                    bound.await.map_err(|error| match error.is_temporary() {
+                        true => BootError::Agent(error),
+                        false => BootError::NotBuilt(error.to_string()),
+                    })?;
+                }
+                GuestBuildStatus::InProgress => {}
             }
-            GuestBuildStatus::InProgress => {}
-        }
-        tokio::select! {
-            () = cancel.cancelled() => return Err(BootError::Cancelled),
-            () = sleep(context.options.poll_interval) => {}
+            tokio::select! {
+                () = cancel.cancelled() => return Err(BootError::Cancelled),
+                () = sleep(context.options.poll_interval) => {}
+            }
         }
     }
 }

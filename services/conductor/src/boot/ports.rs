@@ -8,6 +8,7 @@ use berth_client::network::{PortFilter, SharedObjectType, VifOrigin, network_inf
 use berth_client::{NetworkClient, NetworkClientError, NetworkExtensions};
 use berth_model::Disposition;
 use berth_wire::conductor::RequestedNetwork;
+use berth_wire::guest::NetworkFunctionBody;
 use berth_wire::network_info::VifBody;
 use berth_wire::neutron::{BindPortBody, CreatePortBody, PortRecord, RequestedFixedIp};
 use uuid::Uuid;
@@ -16,7 +17,7 @@ use super::{BootError, BoundBoot, NetworkedBoot};
 use crate::BootRequest;
 use crate::boot_context::BootContext;
 use crate::journal::{BootPort, BootStep, BootStepDetail, ChosenHost, PortOrigin, StepState};
-use crate::port_rules::{PortRefusal, check_port, mark};
+use crate::port_rules::{PortRefusal, check_kind, check_port, mark, profile_of_function};
 
 /// The zone of hosts without one, as in Nova.
 const DEFAULT_ZONE: &str = "nova";
@@ -69,7 +70,7 @@ impl BoundBoot {
         for (index, wanted) in request.body().requested_networks.iter().enumerate() {
             let port = match (wanted.port, wanted.uuid) {
                 (Some(port), _) => BootPort {
-                    port: give_port(networks, request, port).await?,
+                    port: give_port(networks, request, wanted, port).await?,
                     origin: PortOrigin::Given,
                 },
                 (None, Some(network)) => {
@@ -110,9 +111,16 @@ impl BoundBoot {
         let extensions = context.network_extensions(networks).await?;
         let binding = binding(&placed.record.request, &placed.chosen, extensions);
         let mut bound = Vec::new();
-        for port in ports {
-            let answer = networks.bind_port(port.port, &binding).await;
-            bound.push(answer.map_err(not_bound)?);
+        let requested = &placed.record.request.body().requested_networks;
+        for (port, wanted) in ports.iter().zip(requested) {
+            bound.push(match wanted.physical_network {
+                // The host selects a function for it first.
+                Some(_) => present_port(networks, port.port).await?,
+                None => {
+                    let answer = networks.bind_port(port.port, &binding).await;
+                    answer.map_err(not_bound)?
+                }
+            });
         }
         let facts = networks.facts(bound).await?;
         let vifs = network_info(&facts, &self.origins(ports));
@@ -140,16 +148,60 @@ impl BoundBoot {
     }
 }
 
+impl NetworkedBoot {
+    /// Binds the direct ports to the functions that the host selected. Returns all ports of the guest, in their order.
+    pub(super) async fn bind_functions(
+        &self,
+        context: &BootContext,
+        functions: &[NetworkFunctionBody],
+    ) -> Result<Vec<VifBody>, BootError> {
+        let networks = context.networks.as_ref();
+        let networks = networks.ok_or(BootError::NoNetworkService)?;
+        let placed = &self.bound.provided.placed;
+        let extensions = context.network_extensions(networks).await?;
+        let binding = binding(&placed.record.request, &placed.chosen, extensions);
+        let mut bound = Vec::new();
+        for vif in &self.vifs {
+            let function = functions.iter().find(|function| function.port == vif.id);
+            bound.push(match function {
+                Some(function) => {
+                    let binding = BindPortBody {
+                        profile: Some(profile_of_function(vif, function)),
+                        ..binding.clone()
+                    };
+                    let answer = networks.bind_port(vif.id, &binding).await;
+                    answer.map_err(not_bound)?
+                }
+                None => present_port(networks, vif.id).await?,
+            });
+        }
+        let origins = self.vifs.iter().map(|vif| VifOrigin {
+            port: vif.id,
+            preserve_on_delete: vif.preserve_on_delete,
+            tag: vif.tag().map(str::to_owned),
+        });
+        let facts = networks.facts(bound).await?;
+        Ok(network_info(&facts, &origins.collect::<Vec<_>>()))
+    }
+}
+
+async fn present_port(networks: &NetworkClient, id: Uuid) -> Result<PortRecord, BootError> {
+    let port = networks.port(id).await?;
+    Ok(port.ok_or(PortRefusal::NotFound(id))?)
+}
+
 /// Gives a port of the project to the guest.
 pub(crate) async fn give_port(
     networks: &NetworkClient,
     request: &BootRequest,
+    wanted: &RequestedNetwork,
     id: Uuid,
 ) -> Result<Uuid, BootError> {
     let guest = *request.uuid().as_uuid();
     for _ in 0..GIVE_TRIES {
         let port = networks.port(id).await?;
         let port = check_port(id, port.as_ref(), request.project_id(), guest)?;
+        check_kind(port, wanted)?;
         if port.device_id == guest.to_string() {
             return Ok(id);
         }

@@ -139,6 +139,7 @@ fn interfaces(build: &GuestBuild) -> Result<GuestInterfaces, BuildError> {
         return Err(BuildError::field("networks", reason));
     }
     let interfaces = build.networks.iter().enumerate();
+    let interfaces = interfaces.filter(|(_, body)| !is_direct(body));
     let interfaces = interfaces.map(|(number, body)| interface(build.uuid, number, body));
     Ok(GuestInterfaces::new(interfaces.collect::<Result<_, _>>()?)?)
 }
@@ -163,6 +164,40 @@ fn interface(guest: Uuid, number: usize, body: &NetworkBody) -> Result<GuestInte
         mac: mac.map_err(invalid)?,
         source,
     })
+}
+
+fn is_direct(body: &NetworkBody) -> bool {
+    matches!(&body.source, NetworkSource::Port(vif) if vif.vnic_type == ports::DIRECT)
+}
+
+/// The ports of a build that get a network function.
+pub(super) fn direct_ports(build: &GuestBuild) -> Result<Vec<ports::DirectPort>, BuildError> {
+    let numbered = build.networks.iter().enumerate();
+    let direct = numbered.filter_map(|(number, body)| match &body.source {
+        NetworkSource::Port(vif) if is_direct(body) => {
+            Some(ports::unbound(vif, &format!("networks[{number}]")))
+        }
+        _ => None,
+    });
+    direct.collect()
+}
+
+/// All port interfaces of a guest whose direct ports have been bound.
+pub fn bound_interfaces(vifs: &[VifBody]) -> Result<Vec<GuestInterface>, BuildError> {
+    let numbered = vifs.iter().enumerate();
+    let interfaces = numbered.map(|(number, vif)| {
+        let field = format!("ports[{number}]");
+        let port = match vif.vnic_type.as_str() {
+            ports::DIRECT => ports::direct(vif, &field)?,
+            _ => ports::port(vif, &field)?,
+        };
+        let mac = vif.address.parse();
+        Ok(GuestInterface {
+            mac: mac.map_err(|error| BuildError::field(format!("{field}.address"), error))?,
+            source: InterfaceSource::Port(Box::new(port)),
+        })
+    });
+    interfaces.collect()
 }
 
 /// The interface of a port that is attached to an existing guest.

@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
+use berth_model::PciAddress;
 use berth_virt::guest_spec::{GuestPort, Label, LinkName, PlugSignal, PortConnection};
 use berth_wire::network_info::{IpBody, VifBody, VifRouteBody, VifSubnetBody};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::create::error::BuildError;
 
@@ -22,6 +24,93 @@ const SHOWN_LINK_TYPES: [&str; 8] = [
     "vhostuser",
     "vif",
 ];
+
+/// The `binding:vnic_type` of a port that gets a virtual function of a network card (SR-IOV).
+pub(super) const DIRECT: &str = "direct";
+/// The `binding:vif_type` of such a port when it is bound.
+const HW_VEB: &str = "hw_veb";
+
+/// A port that gets a virtual function of a network card. It is bound when the function has been selected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::create) struct DirectPort {
+    pub(in crate::create) port: Uuid,
+    /// The physical network that the card must be connected to.
+    pub(in crate::create) physical_network: String,
+}
+
+/// A direct port of a build. `field` names the interface in errors.
+///
+/// Errors: it is bound, or its network has no physical network.
+pub(super) fn unbound(vif: &VifBody, field: &str) -> Result<DirectPort, BuildError> {
+    let port = vif.id;
+    if vif.vif_type != "unbound" {
+        let kind = &vif.vif_type;
+        let reason = format!(
+            "port {port} with binding:vnic_type direct is bound (binding:vif_type is {kind}); expected an unbound one: this agent \
+             selects its function first"
+        );
+        return Err(BuildError::field(field, reason));
+    }
+    let physical = vif.network.meta.get("physical_network");
+    match physical.and_then(Value::as_str) {
+        Some(name) if !name.is_empty() => Ok(DirectPort {
+            port,
+            physical_network: name.to_owned(),
+        }),
+        _ => {
+            let network = vif.network.id;
+            let reason = format!(
+                "port {port} with binding:vnic_type direct is on network {network}, which has no physical network \
+                 (provider:physical_network)"
+            );
+            Err(BuildError::field(field, reason))
+        }
+    }
+}
+
+/// The port of a direct port that is bound to a function. `field` names the interface in errors.
+pub(super) fn direct(vif: &VifBody, field: &str) -> Result<GuestPort, BuildError> {
+    let refuse = |reason: String| {
+        let port = vif.id;
+        BuildError::field(field, format!("port {port} {reason}"))
+    };
+    if vif.vif_type != HW_VEB {
+        let kind = &vif.vif_type;
+        return Err(refuse(format!(
+            "with binding:vnic_type direct is bound with binding:vif_type {kind}; this agent connects those of Neutron's mechanism \
+             driver sriovnicswitch ({HW_VEB})"
+        )));
+    }
+    let profile = vif.profile.as_ref();
+    let slot = profile.and_then(|profile| profile.get("pci_slot"));
+    let slot = slot.and_then(Value::as_str).unwrap_or_default();
+    let address: PciAddress = slot.parse().map_err(|_| {
+        refuse(format!(
+            "has pci_slot {slot:?} in binding:profile; expected a PCI address"
+        ))
+    })?;
+    // Neutron writes it as text.
+    let vlan = match vif.details.get("vlan") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(text.parse::<u16>().ok()),
+        Some(other) => Some(other.as_u64().and_then(|vlan| u16::try_from(vlan).ok())),
+    };
+    let vlan = match vlan {
+        Some(None) => {
+            return Err(refuse(
+                "has an invalid VLAN in binding:vif_details".to_owned(),
+            ));
+        }
+        // A flat network.
+        Some(Some(0)) | None => None,
+        Some(vlan) => vlan,
+    };
+    guest_port(
+        vif,
+        field,
+        PortConnection::NetworkFunction { address, vlan },
+    )
+}
 
 /// The port of a bound virtual interface. `field` names the interface in errors.
 ///
@@ -56,9 +145,27 @@ pub(super) fn port(vif: &VifBody, field: &str) -> Result<GuestPort, BuildError> 
                 .to_owned(),
         ));
     }
-    let invalid = |error: &dyn std::fmt::Display| BuildError::field(field, error);
     let in_details = vif.details.get("bridge_name").and_then(Value::as_str);
     let bridge = in_details.or(vif.network.bridge.as_deref());
+    let bridge = LinkName::new(bridge.unwrap_or(INTEGRATION_BRIDGE));
+    let connection = PortConnection::OpenVswitch {
+        bridge: bridge.map_err(|error| BuildError::field(field, error))?,
+        signal: signal(vif),
+    };
+    guest_port(vif, field, connection)
+}
+
+/// The port of a virtual interface with this connection.
+fn guest_port(
+    vif: &VifBody,
+    field: &str,
+    connection: PortConnection,
+) -> Result<GuestPort, BuildError> {
+    let refuse = |reason: String| {
+        let port = vif.id;
+        BuildError::field(field, format!("port {port} {reason}"))
+    };
+    let invalid = |error: &dyn std::fmt::Display| BuildError::field(field, error);
     let label = vif.network.label.as_deref();
     let own_name = vif.network.id.to_string();
     let addresses = vif
@@ -75,11 +182,7 @@ pub(super) fn port(vif: &VifBody, field: &str) -> Result<GuestPort, BuildError> 
             .map_err(|error| invalid(&error))?,
         addresses.collect::<Result<_, _>>()?,
         mtu.map_err(|_| refuse("has an invalid MTU".to_owned()))?,
-        PortConnection::OpenVswitch {
-            bridge: LinkName::new(bridge.unwrap_or(INTEGRATION_BRIDGE))
-                .map_err(|error| invalid(&error))?,
-            signal: signal(vif),
-        },
+        connection,
     )
     .map_err(|error| invalid(&error))
 }
@@ -124,7 +227,11 @@ pub(super) fn network_data(vifs: &[&VifBody]) -> Value {
 }
 
 fn link(vif: &VifBody, id: &str) -> Value {
-    let kind = vif.vif_type.as_str();
+    // A direct port is not bound yet.
+    let kind = match vif.vnic_type.as_str() {
+        DIRECT => HW_VEB,
+        _ => vif.vif_type.as_str(),
+    };
     let subnets = &vif.network.subnets;
     // A DHCP server announces the MTU.
     let by_dhcp = subnets.iter().any(|it| it.meta.contains_key("dhcp_server"));

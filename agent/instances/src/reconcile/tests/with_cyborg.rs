@@ -62,6 +62,7 @@ fn offered(owner: DeviceOwner) -> OfferedDevice {
         model: None,
         numa_node: None,
         physical_network: None,
+        network_functions: BTreeMap::new(),
         class: ResourceClass::PGPU,
         class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::new(),

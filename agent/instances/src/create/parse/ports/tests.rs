@@ -45,7 +45,9 @@ fn a_port_of_ovn_is_connected_by_a_tap_on_the_integration_bridge() {
     assert_eq!(port.network().as_str(), "private");
     assert_eq!(port.mtu(), Some(1442));
     assert_eq!(port.addresses(), ["10.55.0.7".parse::<IpAddr>().unwrap()]);
-    let PortConnection::OpenVswitch { bridge, signal } = port.connection();
+    let PortConnection::OpenVswitch { bridge, signal } = port.connection() else {
+        panic!("{port:?}")
+    };
     assert_eq!(
         (bridge.as_str(), *signal),
         ("br-int", PlugSignal::OvnInstalled)
@@ -57,7 +59,9 @@ fn a_port_of_neutrons_switch_agent_works_when_it_has_a_vlan_tag() {
     let mut vif = vif();
     vif.details.remove("bound_drivers");
     let port = port(&vif, "networks[0]").unwrap();
-    let PortConnection::OpenVswitch { signal, .. } = port.connection();
+    let PortConnection::OpenVswitch { signal, .. } = port.connection() else {
+        panic!("{port:?}")
+    };
     assert_eq!(*signal, PlugSignal::VlanTag);
 }
 
@@ -154,4 +158,75 @@ fn a_netmask_of_any_length_is_an_address() {
     assert_eq!(netmask(4, 32), "255.255.255.255");
     assert_eq!(netmask(4, 99), "255.255.255.255");
     assert_eq!(netmask(6, 0), "::");
+}
+
+/// A direct port, before it is bound.
+fn direct_vif() -> VifBody {
+    let mut vif = vif();
+    vif.vnic_type = DIRECT.to_owned();
+    vif.vif_type = "unbound".to_owned();
+    vif.details.clear();
+    let meta = &mut vif.network.meta;
+    meta.insert("physical_network".to_owned(), json!("storage"));
+    vif
+}
+
+/// The same as Neutron's `sriovnicswitch` binds it.
+fn bound_vif(vlan: &Value) -> VifBody {
+    let mut vif = direct_vif();
+    vif.vif_type = HW_VEB.to_owned();
+    let slot = ("pci_slot".to_owned(), json!("0000:05:10.2"));
+    vif.profile = Some([slot].into());
+    vif.details.insert("vlan".to_owned(), vlan.clone());
+    vif
+}
+
+#[test]
+fn a_direct_port_waits_for_a_function_on_its_physical_network() {
+    let wanted = unbound(&direct_vif(), "networks[0]").unwrap();
+    assert_eq!(wanted.physical_network, "storage");
+    let refusal = |change: &dyn Fn(&mut VifBody)| {
+        let mut vif = direct_vif();
+        change(&mut vif);
+        unbound(&vif, "networks[0]").unwrap_err().to_string()
+    };
+    let is_bound = refusal(&|vif| vif.vif_type = HW_VEB.to_owned());
+    assert!(is_bound.contains("expected an unbound one"), "{is_bound}");
+    let virtual_only = refusal(&|vif| drop(vif.network.meta.remove("physical_network")));
+    assert!(
+        virtual_only.contains("no physical network"),
+        "{virtual_only}"
+    );
+    let shown = network_data(&[&direct_vif()]);
+    assert_eq!(shown["links"][0]["type"], "hw_veb");
+}
+
+#[test]
+fn a_bound_direct_port_has_the_function_of_its_profile_and_its_networks_vlan() {
+    for (vlan, expected) in [
+        (json!("100"), Some(100)),
+        (json!(100), Some(100)),
+        (json!("0"), None),
+        (json!(null), None),
+    ] {
+        let port = direct(&bound_vif(&vlan), "ports[0]").unwrap();
+        let expected = PortConnection::NetworkFunction {
+            address: "0000:05:10.2".parse().unwrap(),
+            vlan: expected,
+        };
+        assert_eq!(*port.connection(), expected, "{vlan}");
+    }
+    for (vlan, slot, kind, expected) in [
+        (json!("many"), json!("0000:05:10.2"), HW_VEB, "invalid VLAN"),
+        (json!(4095), json!("0000:05:10.2"), HW_VEB, "1 to 4094"),
+        (json!("1"), json!("eth0"), HW_VEB, "pci_slot \"eth0\""),
+        (json!("1"), json!(null), HW_VEB, "pci_slot"),
+        (json!("1"), json!("0000:05:10.2"), "ovs", "sriovnicswitch"),
+    ] {
+        let mut vif = bound_vif(&vlan);
+        vif.vif_type = kind.to_owned();
+        vif.profile = Some([("pci_slot".to_owned(), slot)].into());
+        let refused = direct(&vif, "ports[0]").unwrap_err().to_string();
+        assert!(refused.contains(expected), "{refused}");
+    }
 }

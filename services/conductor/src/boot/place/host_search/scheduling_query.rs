@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_client::placement::Candidates;
 use berth_hosts::{HostError, StoredServerGroup};
 use berth_model::{
-    CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass,
+    CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass, Trait,
 };
 use berth_scheduler::placement_query::{
     Cloud, ComputeNodeRef, ResourceGroup, claimed_resources, placement_query,
@@ -42,12 +42,13 @@ impl RequestedBoot {
         let options = scheduler.scheduler.options();
         let mut request = request_spec(&self.record, group, options)?;
         request.attestations = scheduler.attestations(&request.flavor).await;
-        let groups = match profile {
+        let mut groups = match profile {
             Some(profile) => {
                 scheduler_groups(&RequestGroups::default().with_device_profile(profile)?)
             }
             None => Vec::new(),
         };
+        groups.extend(port_groups(&self.record.request));
         let destination = request.requested_destination.as_ref();
         let cell = destination.and_then(|to| to.cell.clone());
         let computes = self.target_nodes(scheduler, context, cell).await?;
@@ -159,7 +160,8 @@ pub(crate) fn claimed_amounts(
     let Ok(groups) = groups.transpose() else {
         return BTreeMap::new();
     };
-    let groups = groups.map_or_else(Vec::new, |groups| scheduler_groups(&groups));
+    let mut groups = groups.map_or_else(Vec::new, |groups| scheduler_groups(&groups));
+    groups.extend(port_groups(request));
     let cloud = Cloud {
         groups: &groups,
         ..Cloud::default()
@@ -170,6 +172,22 @@ pub(crate) fn claimed_amounts(
     let claimed = claimed.into_iter().flatten();
     let amount = |(class, amount)| (class, u64::try_from(amount).unwrap_or_default());
     claimed.map(amount).collect()
+}
+
+/// The groups of direct ports, by the ports' UUIDs: a virtual function on each port's physical network.
+fn port_groups(request: &BootRequest) -> Vec<(String, ResourceGroup)> {
+    let requested = request.body().requested_networks.iter();
+    let groups = requested.filter_map(|wanted| {
+        let network = wanted.physical_network.as_deref()?;
+        let class = ResourceClass::SRIOV_NET_VF.to_string();
+        let group = ResourceGroup {
+            resources: [(class, 1)].into(),
+            required_traits: [Trait::physical_network(network).to_string()].into(),
+            ..ResourceGroup::default()
+        };
+        Some((wanted.port?.to_string(), group))
+    });
+    groups.collect()
 }
 
 /// Converts request groups into the scheduler's type.

@@ -25,7 +25,6 @@ TOML
 check "the configuration is good" berth config check
 check "the node is up" node
 check "virtual functions are in Placement, for ports" within 60 says 'SRIOV_NET_VF' berth provider tree
-check "on their physical network" says 'CUSTOM_PHYSNET_STORAGE' berth provider tree
 
 CARD=$(basename "/sys/bus/pci/devices/$IGB/net/"*)
 ip link set "$CARD" up
@@ -46,6 +45,7 @@ provider_of() {
 ROOT=$(provider_of "$(hostname)")
 PROVIDER=$(provider_of "$(hostname)_${IGB^^}")
 check "the card is a provider" test -n "$PROVIDER"
+check "on its physical network" says 'CUSTOM_PHYSNET_STORAGE' placement GET "/resource_providers/$PROVIDER/traits"
 
 # network PHYSICAL: the network of a port.
 network() { printf '{"id": "4c2a7401-0000-4000-8000-000000000001", "label": "lab", "meta": {"physical_network": %s, "mtu": 1500}}' "$1"; }

@@ -95,7 +95,7 @@ fn compute_card(
 fn compute_class(part: &ListedFunction<'_>) -> ResourceClass {
     let tags = part.allowed.tags();
     let tagged = tags.resource_class.clone();
-    let of_type = tags.vgpu_type.map(|_| ResourceClass::VGPU);
+    let of_type = tags.vgpu_type.map(kind::vgpu_class);
     tagged.or(of_type).unwrap_or_else(|| {
         ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)
     })

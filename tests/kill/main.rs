@@ -1,5 +1,6 @@
 //! SIGKILLs of the shipped binary at the requests of its start, against the real Placement: an upgrade with a reshape,
-//! a first start, a renamed host. After each, the next start must lead to the same state as an undisturbed one.
+//! a first start, a renamed host, another MIG geometry. After each, the next start must lead to the same state as an
+//! undisturbed one.
 //!
 //! Also SIGKILLs of `berth placement serve` under load (`service`), and of `berth up`, or of a controller and its
 //! agents, while servers are created and deleted (`boots`).

@@ -19,19 +19,23 @@ pub(crate) enum KillScenario {
     Greenfield,
     /// The host has a new name, and the operator accepts it.
     Rename,
+    /// The last GPU has another MIG geometry, so another type, and the type of the others has a class of its own from now on,
+    /// while guests have units of it.
+    Geometry,
 }
 
 /// Virtual GPUs that one GPU offers.
 const UNITS: u64 = 40;
 
 impl KillScenario {
-    pub(crate) const ALL: [KillScenario; 5] = [
+    pub(crate) const ALL: [KillScenario; 6] = [
         KillScenario::Reshape {
             consumers: 6,
             gpus: 2,
         },
         KillScenario::Greenfield,
         KillScenario::Rename,
+        KillScenario::Geometry,
         KillScenario::Reshape {
             consumers: 9,
             gpus: 3,
@@ -48,6 +52,7 @@ impl KillScenario {
             KillScenario::Reshape { .. } => "reshape",
             KillScenario::Greenfield => "greenfield",
             KillScenario::Rename => "rename",
+            KillScenario::Geometry => "geometry",
         }
     }
 
@@ -55,7 +60,7 @@ impl KillScenario {
     pub(crate) const fn arguments(self) -> &'static [&'static str] {
         match self {
             KillScenario::Rename => &["--accept-risk", "rename-host"],
-            KillScenario::Reshape { .. } | KillScenario::Greenfield => &[],
+            KillScenario::Reshape { .. } | KillScenario::Greenfield | KillScenario::Geometry => &[],
         }
     }
 
@@ -64,7 +69,9 @@ impl KillScenario {
         match self {
             KillScenario::Reshape { .. } => Some(self.machine_of("gpu-01", VgpuModel::Root)),
             KillScenario::Greenfield => None,
-            KillScenario::Rename => Some(self.machine_of("gpu-01", VgpuModel::PerGpu)),
+            KillScenario::Rename | KillScenario::Geometry => {
+                Some(self.machine_of("gpu-01", VgpuModel::PerGpu))
+            }
         }
     }
 
@@ -74,6 +81,7 @@ impl KillScenario {
             KillScenario::Reshape { .. } => self.machine_of("gpu-01", VgpuModel::PerGpu),
             KillScenario::Greenfield => unreported(self.machine_of("gpu-01", VgpuModel::PerGpu)),
             KillScenario::Rename => self.machine_of("gpu-02", VgpuModel::PerGpu),
+            KillScenario::Geometry => regrouped(self.machine_of("gpu-01", VgpuModel::PerGpu)),
         }
     }
 
@@ -81,6 +89,7 @@ impl KillScenario {
         match self {
             KillScenario::Reshape { gpus, .. } => gpus,
             KillScenario::Greenfield | KillScenario::Rename => 2,
+            KillScenario::Geometry => 3,
         }
     }
 
@@ -126,7 +135,7 @@ impl KillScenario {
             KillScenario::Reshape { consumers, gpus } => (0..consumers)
                 .map(|n| Tenant::of_reshape(n, consumers, gpus))
                 .collect(),
-            KillScenario::Rename => (0..3)
+            KillScenario::Rename | KillScenario::Geometry => (0..3)
                 .map(|n| Tenant::plain(n, vec![(n % 2) as u8]))
                 .collect(),
             KillScenario::Greenfield => Vec::new(),
@@ -151,6 +160,14 @@ impl KillScenario {
             .collect()
     }
 
+    /// The class of the consumers' virtual GPUs afterwards.
+    fn units_class(self) -> ResourceClass {
+        match self {
+            KillScenario::Geometry => "CUSTOM_MIG_1G".parse().expect("a class"),
+            _ => ResourceClass::VGPU,
+        }
+    }
+
     /// What its consumers hold afterwards, by hand: lines as [`crate::kill::contents::held`] gives them.
     pub(crate) fn holdings(self) -> BTreeSet<String> {
         let machine = self.machine();
@@ -158,7 +175,7 @@ impl KillScenario {
         let tenants = self.tenants();
         tenants
             .iter()
-            .flat_map(|tenant| tenant.holdings(node))
+            .flat_map(|tenant| tenant.holdings(node, self.units_class().as_str()))
             .collect()
     }
 }
@@ -172,6 +189,21 @@ fn unreported(mut machine: Machine) -> Machine {
             formerly: BTreeSet::new(),
             total: 4,
         });
+    }
+    machine
+}
+
+/// With another type on its last GPU, and a class for each type.
+fn regrouped(mut machine: Machine) -> Machine {
+    for node in &mut machine.nodes {
+        for gpu in &mut node.gpus {
+            gpu.class = KillScenario::Geometry.units_class();
+        }
+        if let Some(gpu) = node.gpus.last_mut() {
+            gpu.types = BTreeMap::from([("nvidia-563".to_owned(), 3)]);
+            gpu.enabled = Some("nvidia-563".to_owned());
+            gpu.class = "CUSTOM_MIG_2G".parse().expect("a class");
+        }
     }
     machine
 }

@@ -4,6 +4,7 @@
 mod address_width;
 mod card_host;
 mod life;
+mod mig;
 mod small_system;
 mod vgpu;
 

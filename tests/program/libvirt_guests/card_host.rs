@@ -74,6 +74,11 @@ impl CardHost {
         self.wait_until_healthy();
     }
 
+    /// The next life finds these further sections of its configuration.
+    pub(super) fn reconfigure(&self, sections: &str) {
+        configure(&self.home, &self.libvirtd, sections);
+    }
+
     /// Another life, and no wait.
     pub(super) fn start_berth(&mut self) {
         self.up = up(&mut self.home, &self.libvirtd);

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use berth_tests::peer::Libvirtd;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::card_host::CardHost;
 use super::vgpu::{CARD, FUNCTIONS};
@@ -30,7 +30,7 @@ impl CardHost {
     fn make_functions(&mut self) {
         fs::write(self.attribute(CARD, "sriov_numvfs"), "2\n").expect("an attribute");
         let is_there = |host: &Self| host.attribute(CARD, "virtfn1").exists();
-        self.await_kernel("the functions", is_there);
+        self.wait_until("the functions", is_there);
     }
 
     /// What a virtual function is like once the operator has replaced its instance.
@@ -42,7 +42,7 @@ impl CardHost {
         fs::write(current, "0\n").expect("an attribute");
     }
 
-    /// The provider of a virtual function: its UUID, and the units of its classes.
+    /// The provider of a virtual function: its UUID, and its inventories.
     fn part_in_placement(&self, function: &str) -> (String, Value) {
         let found = self.placement("/resource_providers");
         let all = found["resource_providers"].as_array().into_iter().flatten();
@@ -51,10 +51,7 @@ impl CardHost {
         let uuid = uuid.unwrap_or_else(|| panic!("{function}: {found}"));
         let uuid = uuid.as_str().expect("a UUID").to_owned();
         let inventories = self.placement(&format!("/resource_providers/{uuid}/inventories"));
-        let inventories = inventories["inventories"].as_object().into_iter().flatten();
-        let units = inventories.map(|(class, one)| (class.clone(), one["total"].clone()));
-        let units = units.collect();
-        (uuid, units)
+        (uuid, inventories["inventories"].clone())
     }
 
     /// The guest runs with the part and has its unit, under this class alone.
@@ -62,11 +59,12 @@ impl CardHost {
     fn assert_has_part(&mut self, name: &str, function: &str, class: &str) {
         let guest = self.until_running(name);
         assert!(guest["devices"].to_string().contains(function), "{guest}");
-        let (provider, units) = self.part_in_placement(function);
-        assert_eq!(units, json!({ class: 1 }));
+        let (provider, inventories) = self.part_in_placement(function);
+        assert_eq!(inventories[class]["total"], 1);
+        assert_eq!(inventories.as_object().map(Map::len), Some(1));
         let allocations = self.allocations(guest["uuid"].as_str().expect("a UUID"));
         assert_eq!(allocations[&provider]["resources"], json!({ class: 1 }));
-        assert_eq!(allocations.as_object().map(serde_json::Map::len), Some(2));
+        assert_eq!(allocations.as_object().map(Map::len), Some(2));
     }
 }
 
@@ -110,6 +108,7 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_the_allocatio
         all.iter()
             .any(|it| it["name"] == idle && it["state"] == "unfit")
     });
+    host.done(&["device", "quarantine", idle, "--reason", "another geometry"]);
     host.up.kill();
 
     // The units of the guest get another class, and the other part another type.
@@ -124,20 +123,23 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_the_allocatio
     host.wait_until_healthy();
     host.assert_has_part("one", used, renamed);
     assert_eq!(host.virsh(&["domid", "one"]), life, "it was left running");
-    host.until_free(1);
+    host.done(&["device", "release", idle]);
+    host.wait_until("a unit that is not reserved", |host| {
+        host.part_in_placement(idle).1[large]["reserved"] == 0
+    });
     host.create("two", &["--device-profile", "large"]);
     host.assert_has_part("two", idle, large);
 
     host.lose_power();
     fs::write(host.attribute(CARD, "sriov_numvfs"), "0\n").expect("an attribute");
-    host.await_kernel("no functions", |host| host.types() == ["", ""]);
+    host.wait_until("no functions", |host| host.types() == ["", ""]);
     // The instance of the second guest is not there yet: the guest waits, and keeps its unit.
     host.make_functions();
     host.start_berth();
     host.wait_until_healthy();
     host.assert_has_part("one", used, renamed);
     assert_eq!(host.virsh(&["domstate", "two"]).trim(), "shut off");
-    assert_eq!(host.part_in_placement(idle).1, json!({ large: 1 }));
+    assert_eq!(host.part_in_placement(idle).1[large]["total"], 1);
     host.up.kill();
     host.change_geometry(idle, geometry);
     host.start_berth();

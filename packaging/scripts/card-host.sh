@@ -4,12 +4,15 @@
 # berth run in it as on any host.
 #
 # Usage:  card-host.sh make DIR                      what is not there yet
+#         card-host.sh add-vgpu DIR                  one more card, for tests of vGPU types; before `kernel` and `run`
 #         card-host.sh kernel DIR                    plays the kernel's part until it is killed: who is bound to which driver,
 #                                                    and which mediated devices there are
 #         card-host.sh run DIR COMMAND [ARGUMENT...] runs a command in it; ends with 69 where no mount namespace can be made
 #
 #   DIR/sys         what /sys shows, with this machine's own CPUs and memory. The cards rest on no driver, each alone in its
-#                   IOMMU group. Two are 1234:1111; the third, 1234:1112, makes up to sixteen mediated devices of type virt-1
+#                   IOMMU group. Two are 1234:1111; the third, 1234:1112, makes up to sixteen mediated devices of type virt-1. That
+#                   of `add-vgpu`, 10de:2235, has up to two virtual functions (sriov_numvfs) on vfio-pci, which take the vGPU
+#                   type 558 (nvidia/current_vgpu_type) as those of NVIDIA's driver do
 #   DIR/emulator    QEMU for guests with such a card ([libvirt] emulator): where VFIO would hand in the card stands QEMU's own
 #                   display device with the same ids, in the slot that libvirt chose
 set -eu
@@ -19,6 +22,8 @@ PARENT=0000:83:00.0
 MDEV_TYPE=virt-1
 # The IOMMU groups that mediated devices get.
 MDEV_GROUPS="20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35"
+PHYSICAL=0000:84:00.0=40
+FUNCTIONS="0000:84:00.4=41 0000:84:00.5=42"
 
 fail() {
     printf 'card-host: %s\n' "$*" >&2
@@ -27,10 +32,10 @@ fail() {
 
 # One card: what libvirt, libudev and berth look for in a PCI function's directory.
 write_card() {
-    local sys=$1 address=$2 group=$3 product=$4
+    local sys=$1 address=$2 group=$3 vendor=${4%:*} product=${4#*:}
     local at=$sys/devices/pci0000:80/$address
     mkdir -p "$at" "$sys/kernel/iommu_groups/$group/devices"
-    echo 0x1234 >"$at/vendor"
+    echo "0x$vendor" >"$at/vendor"
     echo "0x$product" >"$at/device"
     echo 0x038000 >"$at/class"
     echo 0 >"$at/numa_node"
@@ -38,10 +43,10 @@ write_card() {
     echo '(null)' >"$at/driver_override"
     : >"$at/reset"
     echo 'flr bus' >"$at/reset_method"
-    printf 'PCI_CLASS=38000\nPCI_ID=1234:%s\nPCI_SUBSYS_ID=1234:0001\nPCI_SLOT_NAME=%s\n' "$product" "$address" >"$at/uevent"
+    printf 'PCI_CLASS=38000\nPCI_ID=%s\nPCI_SUBSYS_ID=1234:0001\nPCI_SLOT_NAME=%s\n' "$4" "$address" >"$at/uevent"
     # 256 bytes: the ids, and PCI Express with a function level reset as the only capability.
     head -c 256 /dev/zero >"$at/config"
-    patch_byte "$at/config" 0 "\\x34\\x12\\x${product:2}\\x${product:0:2}"
+    patch_byte "$at/config" 0 "\\x${vendor:2}\\x${vendor:0:2}\\x${product:2}\\x${product:0:2}"
     patch_byte "$at/config" 6 '\x10'
     patch_byte "$at/config" 52 '\x40'
     patch_byte "$at/config" 64 '\x10'
@@ -62,7 +67,7 @@ write_parent() {
     local sys=$1 group
     local at=$sys/devices/pci0000:80/$PARENT
     local kind=$at/mdev_supported_types/$MDEV_TYPE
-    write_card "$sys" "$PARENT" 14 1112
+    write_card "$sys" "$PARENT" 14 1234:1112
     mkdir -p "$kind" "$sys"/bus/mdev/devices "$sys/class/mdev_bus"
     echo 'Card part' >"$kind/name"
     echo vfio-pci >"$kind/device_api"
@@ -72,12 +77,23 @@ write_parent() {
     for group in $MDEV_GROUPS; do mkdir -p "$sys/kernel/iommu_groups/$group/devices"; done
 }
 
+# The card with virtual functions. Each of them has an IOMMU group, whose device file is there from the beginning.
+add_vgpu() {
+    local sys=$DIR/sys function
+    local at=$sys/devices/pci0000:80/${PHYSICAL%=*}
+    for function in $FUNCTIONS; do mkdir -p "$sys/kernel/iommu_groups/${function#*=}/devices"; done
+    mkdir -p "$at"
+    wc -w <<<"$FUNCTIONS" >"$at/sriov_totalvfs"
+    echo 0 >"$at/sriov_numvfs"
+    write_card "$sys" "${PHYSICAL%=*}" "${PHYSICAL#*=}" 10de:2235
+}
+
 write_tree() {
     local sys=$1 card
     mkdir -p "$sys"/bus/pci/{devices,drivers/vfio-pci} "$sys/devices/system" "$sys/class"
     mkfifo "$sys/bus/pci/drivers_probe" "$sys"/bus/pci/drivers/vfio-pci/{bind,unbind}
     for card in $CARDS; do
-        write_card "$sys" "${card%=*}" "${card#*=}" 1111
+        write_card "$sys" "${card%=*}" "${card#*=}" 1234:1111
     done
     write_parent "$sys"
 }
@@ -261,11 +277,45 @@ remove_mdev() {
     put_count "$kind/available_instances" $(($(<"$kind/available_instances") + 1))
 }
 
+add_function() {
+    local at=$DIR/sys/devices/pci0000:80/$1
+    echo "virtual function $1"
+    mkdir -p "$at/nvidia"
+    printf 'ID    : vGPU Name\n558   : NVIDIA A40-2Q\n' >"$at/nvidia/creatable_vgpu_types"
+    echo 0 >"$at/nvidia/current_vgpu_type"
+    ln -s "../${physical##*/}" "$at/physfn"
+    write_card "$DIR/sys" "$1" "$2" 10de:2235
+    put_on_vfio "$1"
+    ln -s "../$1" "$physical/virtfn$3"
+}
+
+remove_function() {
+    echo "no virtual function $1"
+    rm -f "$physical/virtfn$3" "$pci/devices/$1" "$pci/drivers/vfio-pci/$1" "$DIR/sys/kernel/iommu_groups/$2/devices/$1"
+    rm -rf "$DIR/sys/devices/pci0000:80/$1"
+}
+
+# As many as sriov_numvfs says.
+put_functions() {
+    local wanted='' one number=0
+    read -r wanted <"$physical/sriov_numvfs" || true
+    # A file without a number is about to be written.
+    [ -n "$wanted" ] || return 0
+    for one in $FUNCTIONS; do
+        if [ "$number" -lt "$wanted" ]; then
+            [ -e "$physical/virtfn$number" ] || add_function "${one%=*}" "${one#*=}" "$number"
+        else
+            [ ! -e "$physical/virtfn$number" ] || remove_function "${one%=*}" "${one#*=}" "$number"
+        fi
+        number=$((number + 1))
+    done
+}
+
 # Everything that is written to the files is known before the first of it is done: whoever asks for a probe has asked for the
 # unbind before.
 kernel() {
     local pci=$DIR/sys/bus/pci mdevs=$DIR/sys/bus/mdev/devices parent=$DIR/sys/devices/pci0000:80/$PARENT
-    local kind=$parent/mdev_supported_types/$MDEV_TYPE
+    local kind=$parent/mdev_supported_types/$MDEV_TYPE physical=$DIR/sys/devices/pci0000:80/${PHYSICAL%=*}
     local address='[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]' uuid='[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}'
     local words probed bound one at first looks=0
     local asked_probe='' asked_bind='' asked_unbind='' asked_create=''
@@ -300,6 +350,7 @@ kernel() {
         for at in "$mdevs"/*; do
             [ ! -s "$at/remove" ] || remove_mdev "${at##*/}"
         done
+        [ ! -e "$physical" ] || put_functions
         looks=$((looks + 1))
         echo "$looks" >"$DIR/sys/looks"
     done
@@ -327,13 +378,14 @@ inside() {
     exec "$@"
 }
 
-[ "$#" -ge 2 ] || fail "usage: card-host.sh make|kernel|run DIR [COMMAND...]"
+[ "$#" -ge 2 ] || fail "usage: card-host.sh make|add-vgpu|kernel|run DIR [COMMAND...]"
 verb=$1
 DIR=$(realpath -m "$2")
 shift 2
 [ "$(id -u)" = 0 ] || fail "must run as root"
 case $verb in
 make) make ;;
+add-vgpu) add_vgpu ;;
 kernel)
     make
     kernel
@@ -347,5 +399,5 @@ run)
     exec unshare --mount --propagation private -- "$0" inside "$DIR" "$@"
     ;;
 inside) inside "$@" ;;
-*) fail "there is no '$verb'; usage: card-host.sh make|kernel|run DIR [COMMAND...]" ;;
+*) fail "there is no '$verb'; usage: card-host.sh make|add-vgpu|kernel|run DIR [COMMAND...]" ;;
 esac

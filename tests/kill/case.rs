@@ -101,7 +101,7 @@ pub(crate) struct KillCase {
 }
 
 /// All possible kills. Each kind of request of each scenario comes before any is repeated, and for requests that change
-/// something both sides come first.
+/// something both sides come first, and those before the others.
 pub(crate) fn places(prepared: &[PreparedScenario]) -> Vec<(usize, Kill)> {
     let mut seen: BTreeMap<(&str, &str, KillSide), usize> = BTreeMap::new();
     let mut places = Vec::new();
@@ -113,11 +113,11 @@ pub(crate) fn places(prepared: &[PreparedScenario]) -> Vec<(usize, Kill)> {
                 let is_read = route.starts_with("GET ");
                 let rank = *times + 3 * usize::from(is_read && moment == KillSide::After);
                 *times += 1;
-                places.push((rank, (scenario, Kill { request, moment })));
+                places.push(((rank, is_read), (scenario, Kill { request, moment })));
             }
         }
     }
-    places.sort_by_key(|(rank, _)| *rank);
+    places.sort_by_key(|(order, _)| *order);
     places.into_iter().map(|(_, place)| place).collect()
 }
 

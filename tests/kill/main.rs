@@ -1,10 +1,11 @@
 //! SIGKILLs of the shipped binary at the requests of its start, against the real Placement: an upgrade with a reshape,
-//! a first start, a renamed host. After each, the next start must lead to the same state as an undisturbed one.
+//! a first start, a renamed host, another MIG geometry, unfit devices. After each, the next start must lead to the same state as an
+//! undisturbed one.
 //!
 //! Also SIGKILLs of `berth placement serve` under load (`service`), and of `berth up`, or of a controller and its
 //! agents, while servers are created and deleted (`boots`).
 //!
-//! `BERTH_KILLS` is the number of seeds (50), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the
+//! `BERTH_KILLS` is the number of seeds (64), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the
 //! table.
 
 mod boots;
@@ -70,7 +71,7 @@ fn on_stands<T: Send>(
 fn a_start_killed_anywhere_leaves_every_unit_on_its_provider() {
     let from = number("BERTH_KILL_SEED_FROM").or_else(|| number("BERTH_SEED_FROM"));
     let first = from.unwrap_or(1);
-    let seeds = number("BERTH_KILLS").unwrap_or(50);
+    let seeds = number("BERTH_KILLS").unwrap_or(64);
     let mut stands: Vec<Stand> = (0..THREADS).map(|_| Stand::new()).collect();
     let prepared = on_stands(&mut stands, KillScenario::ALL.len(), |stand, scenario| {
         stand.prepare(KillScenario::ALL[scenario])

@@ -6,7 +6,9 @@ use berth_fake::{Gpu, Machine, MachineNode};
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
 use berth_tests::claims::{Claim, Neighbours};
 use berth_virt::{
-    CpuSet, CustomResource, HypervisorInfo, NodeCpus, NodeDisk, ResourceModel, VgpuModel,
+    ClassOrigin, CpuSet, CustomResource, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit,
+    HypervisorInfo, NodeCpus, NodeDisk, OfferedDevice, OfferedHandle, PciInPlacement,
+    ResourceModel, UnfitReason, VgpuModel,
 };
 
 use crate::kill::tenant::Tenant;
@@ -19,19 +21,26 @@ pub(crate) enum KillScenario {
     Greenfield,
     /// The host has a new name, and the operator accepts it.
     Rename,
+    /// The last GPU has another MIG geometry, so another type, and the type of the others has a class of its own from now on,
+    /// while guests have units of it.
+    Geometry,
+    /// One device has become unfit, and another one fit: reservations come and go, with the traits that explain them.
+    Condition,
 }
 
 /// Virtual GPUs that one GPU offers.
 const UNITS: u64 = 40;
 
 impl KillScenario {
-    pub(crate) const ALL: [KillScenario; 5] = [
+    pub(crate) const ALL: [KillScenario; 7] = [
         KillScenario::Reshape {
             consumers: 6,
             gpus: 2,
         },
         KillScenario::Greenfield,
         KillScenario::Rename,
+        KillScenario::Geometry,
+        KillScenario::Condition,
         KillScenario::Reshape {
             consumers: 9,
             gpus: 3,
@@ -48,6 +57,8 @@ impl KillScenario {
             KillScenario::Reshape { .. } => "reshape",
             KillScenario::Greenfield => "greenfield",
             KillScenario::Rename => "rename",
+            KillScenario::Geometry => "geometry",
+            KillScenario::Condition => "condition",
         }
     }
 
@@ -55,7 +66,10 @@ impl KillScenario {
     pub(crate) const fn arguments(self) -> &'static [&'static str] {
         match self {
             KillScenario::Rename => &["--accept-risk", "rename-host"],
-            KillScenario::Reshape { .. } | KillScenario::Greenfield => &[],
+            KillScenario::Reshape { .. }
+            | KillScenario::Greenfield
+            | KillScenario::Geometry
+            | KillScenario::Condition => &[],
         }
     }
 
@@ -64,7 +78,13 @@ impl KillScenario {
         match self {
             KillScenario::Reshape { .. } => Some(self.machine_of("gpu-01", VgpuModel::Root)),
             KillScenario::Greenfield => None,
-            KillScenario::Rename => Some(self.machine_of("gpu-01", VgpuModel::PerGpu)),
+            KillScenario::Condition => Some(with_devices(
+                self.machine_of("gpu-01", VgpuModel::PerGpu),
+                [DeviceCondition::Fit, UNFIT],
+            )),
+            KillScenario::Rename | KillScenario::Geometry => {
+                Some(self.machine_of("gpu-01", VgpuModel::PerGpu))
+            }
         }
     }
 
@@ -74,13 +94,19 @@ impl KillScenario {
             KillScenario::Reshape { .. } => self.machine_of("gpu-01", VgpuModel::PerGpu),
             KillScenario::Greenfield => unreported(self.machine_of("gpu-01", VgpuModel::PerGpu)),
             KillScenario::Rename => self.machine_of("gpu-02", VgpuModel::PerGpu),
+            KillScenario::Condition => with_devices(
+                self.machine_of("gpu-01", VgpuModel::PerGpu),
+                [UNFIT, DeviceCondition::Fit],
+            ),
+            KillScenario::Geometry => regrouped(self.machine_of("gpu-01", VgpuModel::PerGpu)),
         }
     }
 
     fn gpus(self) -> u8 {
         match self {
             KillScenario::Reshape { gpus, .. } => gpus,
-            KillScenario::Greenfield | KillScenario::Rename => 2,
+            KillScenario::Greenfield | KillScenario::Rename | KillScenario::Condition => 2,
+            KillScenario::Geometry => 3,
         }
     }
 
@@ -126,10 +152,10 @@ impl KillScenario {
             KillScenario::Reshape { consumers, gpus } => (0..consumers)
                 .map(|n| Tenant::of_reshape(n, consumers, gpus))
                 .collect(),
-            KillScenario::Rename => (0..3)
+            KillScenario::Rename | KillScenario::Geometry => (0..3)
                 .map(|n| Tenant::plain(n, vec![(n % 2) as u8]))
                 .collect(),
-            KillScenario::Greenfield => Vec::new(),
+            KillScenario::Greenfield | KillScenario::Condition => Vec::new(),
         }
     }
 
@@ -151,6 +177,14 @@ impl KillScenario {
             .collect()
     }
 
+    /// The class of the consumers' virtual GPUs afterwards.
+    fn units_class(self) -> ResourceClass {
+        match self {
+            KillScenario::Geometry => "CUSTOM_MIG_1G".parse().expect("a class"),
+            _ => ResourceClass::VGPU,
+        }
+    }
+
     /// What its consumers hold afterwards, by hand: lines as [`crate::kill::contents::held`] gives them.
     pub(crate) fn holdings(self) -> BTreeSet<String> {
         let machine = self.machine();
@@ -158,7 +192,7 @@ impl KillScenario {
         let tenants = self.tenants();
         tenants
             .iter()
-            .flat_map(|tenant| tenant.holdings(node))
+            .flat_map(|tenant| tenant.holdings(node, self.units_class().as_str()))
             .collect()
     }
 }
@@ -172,6 +206,57 @@ fn unreported(mut machine: Machine) -> Machine {
             formerly: BTreeSet::new(),
             total: 4,
         });
+    }
+    with_devices(machine, [UNFIT])
+}
+
+const UNFIT: DeviceCondition = DeviceCondition::Unfit {
+    reason: UnfitReason::Aer,
+};
+
+/// With devices in these conditions.
+fn with_devices<const N: usize>(mut machine: Machine, conditions: [DeviceCondition; N]) -> Machine {
+    for node in &mut machine.nodes {
+        node.pci = PciInPlacement::Reported;
+        let conditions = (0u8..).zip(conditions);
+        node.devices = conditions.map(|(n, it)| device(0x80 + n, it)).collect();
+    }
+    machine
+}
+
+fn device(bus: u8, condition: DeviceCondition) -> OfferedDevice {
+    let address: PciAddress = format!("0000:{bus:02x}:00.0").parse().expect("an address");
+    OfferedDevice {
+        address,
+        vendor_id: 0x10de,
+        product_id: 0x1eb8,
+        owner: DeviceOwner::Compute,
+        device_type: DeviceType::Gpu,
+        model: None,
+        numa_node: None,
+        physical_network: None,
+        class: ResourceClass::pci_device(0x10de, 0x1eb8),
+        class_origin: ClassOrigin::Configured,
+        traits: BTreeSet::new(),
+        handles: vec![OfferedHandle::Function(address)],
+        unit: DeviceUnit::Handle,
+        unfit_handles: BTreeSet::new(),
+        one_time_use: false,
+        condition,
+    }
+}
+
+/// With another type on its last GPU, and a class for each type.
+fn regrouped(mut machine: Machine) -> Machine {
+    for node in &mut machine.nodes {
+        for gpu in &mut node.gpus {
+            gpu.class = KillScenario::Geometry.units_class();
+        }
+        if let Some(gpu) = node.gpus.last_mut() {
+            gpu.types = BTreeMap::from([("nvidia-563".to_owned(), 3)]);
+            gpu.enabled = Some("nvidia-563".to_owned());
+            gpu.class = "CUSTOM_MIG_2G".parse().expect("a class");
+        }
     }
     machine
 }

@@ -134,7 +134,8 @@ impl Tenant {
         claim
     }
 
-    pub(crate) fn holdings(&self, node: &NodeName) -> Vec<String> {
+    /// What it has afterwards, its virtual GPUs under this class.
+    pub(crate) fn holdings(&self, node: &NodeName, class: &str) -> Vec<String> {
         let mut held: BTreeMap<String, u64> = BTreeMap::new();
         if self.kind != TenantKind::Bare {
             held.insert(format!("VCPU on {node}"), 1);
@@ -149,7 +150,7 @@ impl Tenant {
                 TenantKind::Orphan => node.to_string(),
                 _ => format!("{node}_{}", address(*gpu).nodedev_name()),
             };
-            *held.entry(format!("VGPU on {place}")).or_insert(0) += 1;
+            *held.entry(format!("{class} on {place}")).or_insert(0) += 1;
         }
         let consumer = self.consumer();
         held.into_iter()

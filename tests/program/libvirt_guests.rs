@@ -1,9 +1,12 @@
 //! Guests with devices on the real libvirtd and QEMU, through `berth up`, with kills of it and of libvirtd. The cards
 //! are simulated by files; the rest is real.
 
+mod address_width;
 mod card_host;
 mod life;
+mod mig;
 mod small_system;
+mod vgpu;
 
 use std::thread;
 use std::time::Duration;
@@ -12,6 +15,7 @@ use crate::program::hypervisor::PATIENCE;
 use card_host::CardHost;
 
 const CARDS_IDS: &str = "1234:1111";
+const GPU: &[&str] = &["--device-profile", "gpu"];
 
 #[test]
 fn a_guest_runs_on_libvirt_with_its_card_through_kills_of_berth_and_its_delete_leaves_nothing() {
@@ -19,7 +23,7 @@ fn a_guest_runs_on_libvirt_with_its_card_through_kills_of_berth_and_its_delete_l
     // The kill falls at another step of the boot each time.
     for (round, pause) in [50, 300, 900].into_iter().enumerate() {
         let name = format!("job-{round}");
-        host.create(&name);
+        host.create(&name, GPU);
         thread::sleep(Duration::from_millis(pause));
         host.kill_berth();
         let whole = host.assert_runs_with_card(&name);
@@ -63,7 +67,7 @@ fn a_killed_libvirtd_leaves_a_guest_with_its_card_or_neither() {
     let mut host = CardHost::start();
     for (round, pause) in [150, 700].into_iter().enumerate() {
         let name = format!("job-{round}");
-        host.create(&name);
+        host.create(&name, GPU);
         thread::sleep(Duration::from_millis(pause));
         host.kill_libvirtd();
         let guests = host.settled();

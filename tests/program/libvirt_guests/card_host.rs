@@ -1,4 +1,4 @@
-//! A host with two simulated cards that runs `berth up` with the real libvirtd and QEMU.
+//! A host with simulated cards that runs `berth up` with the real libvirtd and QEMU.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -9,38 +9,24 @@ use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{Libvirtd, checkout};
 use serde_json::{Value, json};
 
+use crate::program::exit_codes::write;
 use crate::program::hypervisor::PATIENCE;
 
 const CARDS: [&str; 2] = ["0000:81:00.0", "0000:82:00.0"];
-/// A host with libvirtd on which `berth up` runs, with a profile for its cards.
+/// A host with libvirtd on which `berth up` runs.
 pub(super) struct CardHost {
     pub(super) home: BerthHome,
     pub(super) up: RunningBerth,
-    libvirtd: Libvirtd,
+    pub(super) libvirtd: Libvirtd,
 }
 
 impl CardHost {
+    /// With a profile for its two cards.
     pub(super) fn start() -> Self {
         let libvirtd = Libvirtd::start_with_cards().expect("libvirtd starts");
-        let images = images();
-        let (uri, images) = (libvirtd.uri(), images.display());
-        let emulator = libvirtd.emulator().expect("an emulator");
-        let emulator = emulator.display();
-        let mut home = BerthHome::new().expect("a home");
-        home.configure(&format!(
-            "host = \"card-host\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
-             reconcile_interval = 1\nperiodic_fuzzy_delay = 0\n\
-             [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n\
-             [accelerator_service]\nunbound_request_grace = 10\n[accelerators]\ndevice_spec = [{{ vendor_id = \"1234\", product_id = \"1111\" }}]\n\
-             [image_cache]\nimage_directories = [\"{images}\", \"@HOME@/images\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
-             [placement_service]\nlisten = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"\n"
-        ))
-        .expect("a configuration");
-        for folder in ["instances", "images"] {
-            fs::create_dir(home.path(folder)).expect("a folder");
-        }
-        let up = up(&mut home, &libvirtd);
-        let mut host = Self { home, up, libvirtd };
+        let cards =
+            "[accelerators]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
+        let mut host = Self::start_with(libvirtd, cards);
         host.wait_until_healthy();
         // Their former users are unknown.
         host.until(&["device", "list"], |all| {
@@ -57,7 +43,18 @@ impl CardHost {
         host
     }
 
-    fn wait_until_healthy(&mut self) {
+    /// With these further sections of its configuration, and no wait.
+    pub(super) fn start_with(libvirtd: Libvirtd, sections: &str) -> Self {
+        let mut home = BerthHome::new().expect("a home");
+        configure(&home, &libvirtd, sections);
+        for folder in ["instances", "images"] {
+            fs::create_dir(home.path(folder)).expect("a folder");
+        }
+        let up = up(&mut home, &libvirtd);
+        Self { home, up, libvirtd }
+    }
+
+    pub(super) fn wait_until_healthy(&mut self) {
         let begun = Instant::now();
         loop {
             let status = self.run(&["agent", "status", "-f", "value", "-c", "plan"]);
@@ -73,8 +70,30 @@ impl CardHost {
     /// SIGKILL, and another life over the same state.
     pub(super) fn kill_berth(&mut self) {
         self.up.kill();
-        self.up = up(&mut self.home, &self.libvirtd);
+        self.start_berth();
         self.wait_until_healthy();
+    }
+
+    /// The next life finds these further sections of its configuration.
+    pub(super) fn reconfigure(&self, sections: &str) {
+        configure(&self.home, &self.libvirtd, sections);
+    }
+
+    /// Another life, and no wait.
+    pub(super) fn start_berth(&mut self) {
+        self.up = up(&mut self.home, &self.libvirtd);
+    }
+
+    /// The host loses power: nothing runs, and what ran before ran in an earlier boot.
+    pub(super) fn lose_power(&mut self) {
+        self.up.kill();
+        self.libvirtd.lose_power().expect("nothing runs");
+        let journal = self.home.state_dir().join("guests.db");
+        write(
+            &journal,
+            "UPDATE step SET detail = 'an earlier boot' WHERE step = 'start'",
+        );
+        self.libvirtd.restart().expect("libvirtd starts again");
     }
 
     /// SIGKILL, and another life: guests run on meanwhile.
@@ -147,11 +166,17 @@ impl CardHost {
         }
     }
 
-    pub(super) fn create(&mut self, name: &str) {
+    #[track_caller]
+    pub(super) fn create(&mut self, name: &str, needs: &[&str]) {
+        let outcome = self.try_create(name, needs);
+        outcome.unwrap_or_else(|error| panic!("{name}: {error}\n{}", self.up.stderr()));
+    }
+
+    pub(super) fn try_create(&mut self, name: &str, needs: &[&str]) -> Result<String, String> {
         let images = images();
         let file = |name: &str| images.join(name).display().to_string();
         let (kernel, ramdisk) = (file("vmlinuz"), file("initrd.gz"));
-        self.done(&[
+        let words = [
             "guest",
             "create",
             name,
@@ -165,9 +190,25 @@ impl CardHost {
             &ramdisk,
             "--cmdline",
             "console=ttyS0 quiet no_timer_check",
-            "--device-profile",
-            "gpu",
-        ]);
+        ];
+        self.run(&[&words, needs].concat())
+    }
+
+    /// A guest, once it runs for libvirt, too: after a loss of power it is active before anybody has looked.
+    #[track_caller]
+    pub(super) fn until_running(&mut self, name: &str) -> Value {
+        let runs = |guest: &&Value| guest["name"] == name && guest["status"] == "active";
+        let guests = self.until(&["guest", "list"], |guests| {
+            guests.iter().any(|it| runs(&it))
+        });
+        let begun = Instant::now();
+        while self.virsh(&["domstate", name]).trim() != "running" {
+            let log = self.up.stderr();
+            assert!(begun.elapsed() < PATIENCE, "{name}\n{log}");
+            thread::sleep(Duration::from_millis(100));
+        }
+        let guest = guests.iter().find(runs);
+        guest.expect("it was found").clone()
     }
 
     /// The only guest runs with a card, for the kernel, libvirt, the services and Placement alike; its UUID, and the card.
@@ -254,13 +295,35 @@ impl CardHost {
     }
 
     /// What Placement has of allocations of this consumer.
-    fn allocations(&self, consumer: &str) -> Value {
+    pub(super) fn allocations(&self, consumer: &str) -> Value {
+        self.placement(&format!("/allocations/{consumer}"))["allocations"].clone()
+    }
+
+    pub(super) fn placement(&self, path: &str) -> Value {
         let endpoint = self.home.state_dir().join("placement.endpoint");
         let endpoint = fs::read_to_string(endpoint).expect("up says where Placement is");
-        let url = format!("{}/allocations/{consumer}", endpoint.trim());
-        let answer = HttpCall::get(url).header("x-auth-token", "admin").send();
-        answer.expect("Placement answers").json()["allocations"].clone()
+        let url = format!("{}{path}", endpoint.trim());
+        let call = HttpCall::get(url).header("x-auth-token", "admin");
+        let call = call.header("openstack-api-version", "placement 1.20");
+        call.send().expect("Placement answers").json()
     }
+}
+
+/// With these further sections.
+fn configure(home: &BerthHome, libvirtd: &Libvirtd, sections: &str) {
+    let images = images();
+    let (uri, images) = (libvirtd.uri(), images.display());
+    let emulator = libvirtd.emulator().expect("an emulator");
+    let emulator = emulator.display();
+    home.configure(&format!(
+        "host = \"card-host\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
+         reconcile_interval = 1\nperiodic_fuzzy_delay = 0\n\
+         [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n\
+         [accelerator_service]\nunbound_request_grace = 10\n{sections}\n\
+         [image_cache]\nimage_directories = [\"{images}\", \"@HOME@/images\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
+         [placement_service]\nlisten = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"\n"
+    ))
+    .expect("a configuration");
 }
 
 /// `berth up` where it sees the cards.

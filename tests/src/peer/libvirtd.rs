@@ -44,11 +44,23 @@ impl Libvirtd {
 
     /// Starts one on a host with two graphics cards (1234:1111) that are files: `packaging/scripts/card-host.sh`.
     pub fn start_with_cards() -> Result<Self, PeerError> {
+        Self::start_on_card_host(&["make"])
+    }
+
+    /// The same with one more card, whose virtual functions take a vGPU type (10de:2235).
+    pub fn start_with_vgpu_card() -> Result<Self, PeerError> {
+        Self::start_on_card_host(&["make", "add-vgpu"])
+    }
+
+    fn start_on_card_host(verbs: &[&str]) -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for libvirtd"))?;
-        let make = |at: &Path| output(Command::new(card_host()).arg("make").arg(at));
-        make(&installed()?.join(CARD_HOST))?;
+        let card_host_of =
+            |verb: &str, at: &Path| output(Command::new(card_host()).arg(verb).arg(at));
+        card_host_of("make", &installed()?.join(CARD_HOST))?;
         let cards = scratch.join(CARD_HOST);
-        make(&cards)?;
+        for verb in verbs {
+            card_host_of(verb, &cards)?;
+        }
         let kernel = Program::new(card_host())
             .arg("kernel")
             .arg(&cards)
@@ -147,6 +159,33 @@ impl Libvirtd {
         fs::remove_file(self.scratch.join("run/qemu").join(format!("{guest}.xml")))
     }
 
+    /// The kernel of the cards does nothing until [`Libvirtd::resume_kernel`]: a write below `/sys` is stored and does not
+    /// return.
+    pub fn pause_kernel(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.signal(Signal::SIGSTOP);
+        }
+    }
+
+    /// What was written meanwhile is acted on.
+    pub fn resume_kernel(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.signal(Signal::SIGCONT);
+        }
+    }
+
+    /// What a loss of power leaves: libvirtd and its guests are gone, and so is what libvirtd had in `/run`.
+    pub fn lose_power(&mut self) -> io::Result<()> {
+        self.kill();
+        self.kill_guests();
+        for file in fs::read_dir(self.scratch.join("run/qemu"))?.flatten() {
+            if file.file_type()?.is_file() {
+                fs::remove_file(file.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// A graceful end; guests run on.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
@@ -174,11 +213,8 @@ impl Libvirtd {
             })
             .collect())
     }
-}
 
-impl Drop for Libvirtd {
-    fn drop(&mut self) {
-        self.process = None;
+    fn kill_guests(&self) {
         for file in self.guests().unwrap_or_default() {
             let pid = fs::read_to_string(&file)
                 .ok()
@@ -192,5 +228,12 @@ impl Drop for Libvirtd {
                 let _ = signal::kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
+    }
+}
+
+impl Drop for Libvirtd {
+    fn drop(&mut self) {
+        self.process = None;
+        self.kill_guests();
     }
 }

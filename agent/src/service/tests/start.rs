@@ -20,7 +20,7 @@ async fn ready_is_sent_after_the_first_inventory_landed_and_not_before() {
     let bench = Bench::with(host(&["gpu-01"]));
     bench
         .placement
-        .set(PlacementBehaviour::Held("PUT ".to_owned()));
+        .set(PlacementBehaviour::Held("/inventories".to_owned()));
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
             while !bench

@@ -1,11 +1,16 @@
 //! Writes a difference to Placement: new providers from the root down, then inventories, traits and aggregates, then
 //! removals from the leaves up. Each write sends the generation of the last response. The cache follows each response,
 //! and a failure clears it.
+//!
+//! New traits precede the inventories of their provider, and old ones are removed after these. A trait says why units are
+//! reserved: after a kill between two writes, a reservation without its trait would count as an operator's and stay.
 
 use std::collections::BTreeSet;
 
 use berth_client::PlacementError;
-use berth_model::{Provider, ProviderChange, ProviderName, ProviderTree, ProviderUuid, TreeDiff};
+use berth_model::{
+    Provider, ProviderChange, ProviderName, ProviderTree, ProviderUuid, Trait, TreeDiff,
+};
 
 use crate::report_client::{ReportCause, ReportClient, ReportError};
 
@@ -189,11 +194,11 @@ impl ReportClient {
     }
 
     async fn write_new(&mut self, provider: &Provider) -> Result<(), ReportError> {
+        if !provider.traits.is_empty() {
+            self.write_traits(provider, &provider.traits).await?;
+        }
         if !provider.inventories.is_empty() {
             self.write_inventories(provider).await?;
-        }
-        if !provider.traits.is_empty() {
-            self.write_traits(provider).await?;
         }
         if !provider.aggregates.is_empty() {
             self.write_aggregates(provider).await?;
@@ -209,11 +214,16 @@ impl ReportClient {
         let Some(provider) = desired.get(change.uuid) else {
             return Ok(());
         };
+        let (added, removed) = (&change.traits.added, &change.traits.removed);
         if !change.inventories.is_empty() {
+            if !added.is_empty() {
+                let traits = provider.traits.union(removed).cloned().collect();
+                self.write_traits(provider, &traits).await?;
+            }
             self.write_inventories(provider).await?;
         }
-        if !change.traits.is_empty() {
-            self.write_traits(provider).await?;
+        if !removed.is_empty() || (change.inventories.is_empty() && !added.is_empty()) {
+            self.write_traits(provider, &provider.traits).await?;
         }
         if !change.aggregates.is_empty() {
             self.write_aggregates(provider).await?;
@@ -242,20 +252,24 @@ impl ReportClient {
         Ok(())
     }
 
-    async fn write_traits(&mut self, provider: &Provider) -> Result<(), ReportError> {
+    async fn write_traits(
+        &mut self,
+        provider: &Provider,
+        traits: &BTreeSet<Trait>,
+    ) -> Result<(), ReportError> {
         let Some(generation) = self.generation(provider.uuid()) else {
             return Ok(());
         };
         let generation = self
             .placement
-            .put_traits(provider.uuid(), generation, &provider.traits)
+            .put_traits(provider.uuid(), generation, traits)
             .await
             .map_err(|source| {
                 ReportError::new(format!("writing the traits of {}", provider.name), source)
             })?;
         self.update_cached(provider.uuid(), |known| {
             known.generation = Some(generation);
-            known.traits.clone_from(&provider.traits);
+            known.traits.clone_from(traits);
         });
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
+use berth_model::{NodeName, PciAddress, ProviderUuid};
 use berth_virt::{
     ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice, OfferedHandle,
 };
@@ -141,7 +141,7 @@ fn accelerator(node: &NodeName, one: &ListedFunction<'_>) -> OfferedDevice {
         ),
         None => (
             match tags.vgpu_type {
-                Some(_) => ResourceClass::VGPU,
+                Some(vgpu_type) => kind::vgpu_class(vgpu_type),
                 None => device_type.resource_class(),
             },
             vec![OfferedHandle::Function(function.address)],

@@ -110,7 +110,7 @@ fn compute_card(
 fn compute_class(part: &ListedFunction<'_>) -> ResourceClass {
     let tags = part.allowed.tags();
     let tagged = tags.resource_class.clone();
-    let of_type = tags.vgpu_type.map(|_| ResourceClass::VGPU);
+    let of_type = tags.vgpu_type.map(kind::vgpu_class);
     let of_port = part.port_network().map(|_| ResourceClass::SRIOV_NET_VF);
     tagged.or(of_port).or(of_type).unwrap_or_else(|| {
         ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)

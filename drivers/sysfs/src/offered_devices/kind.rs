@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_model::Trait;
+use berth_model::{ResourceClass, Trait};
 use berth_virt::{DeviceType, vendor_name};
 
 use super::SeenMdevs;
@@ -209,10 +209,19 @@ pub(super) fn cyborgs_traits(
         .collect()
 }
 
+/// The default class of virtual functions with this vGPU type: `CUSTOM_VGPU_TYPE_558`. It has the type's ID, not the vendor's
+/// name, because the driver lists the names of only those types that still fit on the GPU.
+pub(super) fn vgpu_class(vgpu_type: u32) -> ResourceClass {
+    ResourceClass::new(&vgpu_name(vgpu_type)).expect("a number has only a class's characters")
+}
+
 /// The trait of virtual functions with this vGPU type: `CUSTOM_VGPU_TYPE_558`.
 pub(super) fn vgpu_trait(vgpu_type: u32) -> Trait {
-    Trait::new(&format!("CUSTOM_VGPU_TYPE_{vgpu_type}"))
-        .expect("a number has only a trait's characters")
+    Trait::new(&vgpu_name(vgpu_type)).expect("a number has only a trait's characters")
+}
+
+fn vgpu_name(vgpu_type: u32) -> String {
+    format!("CUSTOM_VGPU_TYPE_{vgpu_type}")
 }
 
 /// `T4_2B` for `GRID T4-2B`: the second part, like in Cyborg, or the only one.

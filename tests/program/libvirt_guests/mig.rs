@@ -1,0 +1,157 @@
+//! MIG: the operator gives one part of a GPU another geometry, and the types classes of their own, while a guest uses another
+//! part. Inventory and allocations move in a reshape, through kills and a loss of power.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use berth_tests::peer::Libvirtd;
+use serde_json::{Map, Value, json};
+
+use super::card_host::CardHost;
+use super::vgpu::{CARD, FUNCTIONS};
+use crate::program::hypervisor::PATIENCE;
+
+/// A part of the GPU: its virtual function, the type that the list has for it, and a class instead of the type's.
+type Part<'a> = (&'a str, u32, Option<&'a str>);
+
+fn list(parts: &[Part<'_>]) -> String {
+    let entries = parts.iter().map(|(function, vgpu_type, class)| {
+        let class = class.map(|class| format!(", resource_class = \"{class}\""));
+        let class = class.unwrap_or_default();
+        format!("{{ address = \"{function}\", managed = \"no\", vgpu_type = {vgpu_type}{class} }}")
+    });
+    let entries: Vec<_> = entries.collect();
+    format!("[accelerators]\ndevice_spec = [{}]", entries.join(", "))
+}
+
+impl CardHost {
+    /// What the operator's unit does at a boot of the host. The instances of the GPU allow the type 558.
+    fn make_functions(&mut self) {
+        fs::write(self.attribute(CARD, "sriov_numvfs"), "2\n").expect("an attribute");
+        let is_there = |host: &Self| host.attribute(CARD, "virtfn1").exists();
+        self.wait_until("the functions", is_there);
+    }
+
+    /// What a virtual function is like once the operator has replaced its instance.
+    fn change_geometry(&self, function: &str, types: &str) {
+        let heading = "ID    : vGPU Name";
+        let creatable = self.attribute(function, "nvidia/creatable_vgpu_types");
+        fs::write(creatable, format!("{heading}\n{types}\n")).expect("an attribute");
+        let current = self.attribute(function, "nvidia/current_vgpu_type");
+        fs::write(current, "0\n").expect("an attribute");
+    }
+
+    /// The provider of a virtual function: its UUID, and its inventories.
+    fn part_in_placement(&self, function: &str) -> (String, Value) {
+        let found = self.placement("/resource_providers");
+        let all = found["resource_providers"].as_array().into_iter().flatten();
+        let of_part = |it: &&Value| it["name"].to_string().contains(function);
+        let uuid = all.clone().find(of_part).map(|it| it["uuid"].clone());
+        let uuid = uuid.unwrap_or_else(|| panic!("{function}: {found}"));
+        let uuid = uuid.as_str().expect("a UUID").to_owned();
+        let inventories = self.placement(&format!("/resource_providers/{uuid}/inventories"));
+        (uuid, inventories["inventories"].clone())
+    }
+
+    /// The guest runs with the part and has its unit, under this class alone.
+    #[track_caller]
+    fn assert_has_part(&mut self, name: &str, function: &str, class: &str) {
+        let guest = self.until_running(name);
+        assert!(guest["devices"].to_string().contains(function), "{guest}");
+        let (provider, inventories) = self.part_in_placement(function);
+        assert_eq!(inventories[class]["total"], 1);
+        assert_eq!(inventories.as_object().map(Map::len), Some(1));
+        let allocations = self.allocations(guest["uuid"].as_str().expect("a UUID"));
+        assert_eq!(allocations[&provider]["resources"], json!({ class: 1 }));
+        assert_eq!(allocations.as_object().map(Map::len), Some(2));
+    }
+}
+
+#[test]
+fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_the_allocations_stay_true() {
+    let libvirtd = Libvirtd::start_with_vgpu_card().expect("libvirtd starts");
+    let [small, large] = ["CUSTOM_VGPU_TYPE_558", "CUSTOM_VGPU_TYPE_702"];
+    let both = FUNCTIONS.map(|function| (function, 558, None));
+    let mut host = CardHost::start_with(libvirtd, &list(&both));
+    host.up.kill();
+    host.make_functions();
+    host.home.set_env("BERTH__UPDATE_RESOURCES_INTERVAL", "1");
+    host.start_berth();
+    host.wait_until_healthy();
+    host.until_free(2);
+    for (profile, class) in [("small", small), ("large", large)] {
+        let group = format!("resources:{class}=1");
+        host.done(&[
+            "accelerator",
+            "profile",
+            "create",
+            profile,
+            "--group",
+            &group,
+        ]);
+    }
+    host.create("one", &["--device-profile", "small"]);
+    let guest = host.until_running("one");
+    let devices = guest["devices"].to_string();
+    let (used, idle) = match devices.contains(FUNCTIONS[0]) {
+        true => (FUNCTIONS[0], FUNCTIONS[1]),
+        false => (FUNCTIONS[1], FUNCTIONS[0]),
+    };
+    host.assert_has_part("one", used, small);
+    let life = host.virsh(&["domid", "one"]);
+
+    // A part whose instance is gone goes to no guest.
+    let geometry = "702   : NVIDIA A100-3-20C";
+    host.change_geometry(idle, geometry);
+    host.until(&["device", "list"], |all| {
+        all.iter()
+            .any(|it| it["name"] == idle && it["state"] == "unfit")
+    });
+    host.done(&["device", "quarantine", idle, "--reason", "another geometry"]);
+    host.up.kill();
+
+    // The units of the guest get another class, and the other part another type.
+    let renamed = "CUSTOM_MIG_1G";
+    host.reconfigure(&list(&[(used, 558, Some(renamed)), (idle, 702, None)]));
+    for pause in [300, 600, 900, 1200].map(Duration::from_millis) {
+        host.start_berth();
+        thread::sleep(pause);
+        host.up.kill();
+    }
+    host.start_berth();
+    host.wait_until_healthy();
+    host.assert_has_part("one", used, renamed);
+    assert_eq!(host.virsh(&["domid", "one"]), life, "it was left running");
+    host.done(&["device", "release", idle]);
+    host.wait_until("a unit that is not reserved", |host| {
+        host.part_in_placement(idle).1[large]["reserved"] == 0
+    });
+    host.create("two", &["--device-profile", "large"]);
+    host.assert_has_part("two", idle, large);
+
+    host.lose_power();
+    fs::write(host.attribute(CARD, "sriov_numvfs"), "0\n").expect("an attribute");
+    host.wait_until("no functions", |host| host.types() == ["", ""]);
+    // The instance of the second guest is not there yet: the guest waits, and keeps its unit.
+    host.make_functions();
+    host.start_berth();
+    host.wait_until_healthy();
+    host.assert_has_part("one", used, renamed);
+    assert_eq!(host.virsh(&["domstate", "two"]).trim(), "shut off");
+    assert_eq!(host.part_in_placement(idle).1[large]["total"], 1);
+    host.up.kill();
+    host.change_geometry(idle, geometry);
+    host.start_berth();
+    thread::sleep(Duration::from_millis(900));
+    host.kill_berth();
+    host.assert_has_part("one", used, renamed);
+    host.assert_has_part("two", idle, large);
+    let output = host.done(&["reconcile", "--dry-run"]);
+    assert!(output.contains("nothing differs"), "{output}");
+    for guest in ["one", "two"] {
+        host.done(&["guest", "delete", guest, "--wait"]);
+    }
+    host.until_free(2);
+    assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);
+}

@@ -33,8 +33,8 @@ pub use emulated_devices::{DiskBus, InputBus, InterfaceModel, ScsiController, Vi
 pub use extra_specs::{FlavorExtraSpecError, ThreadPolicy, WantedCell, WantedPages};
 pub use firmware::GuestFirmware;
 pub use image_properties::{
-    check_image_property, image_property_names, is_machine_property, known_image_property,
-    with_image_placement,
+    LEGACY_IMAGE_PROPERTIES, check_image_property, image_property_names, is_machine_property,
+    known_image_property, with_image_placement,
 };
 pub use limits::{CpuLimits, DiskLimits, DiskRate, DiskRates, GuestLimits, TrafficLimit};
 pub use nova_extra_specs::{

@@ -23,7 +23,7 @@ use crate::connection::Session;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::guest::LibvirtGuest;
 use crate::node_device::{Mdev, MdevParentFunction};
-use crate::options::{DiskPlacement, LibvirtOptions, VirtType};
+use crate::options::{CpuMode, DiskPlacement, LibvirtOptions, VirtType};
 use error::malformed;
 pub(crate) use error::unreadable;
 use mediated::mediated_devices;
@@ -41,6 +41,8 @@ pub(crate) struct SteadyFacts {
     libvirt: u32,
     /// The processor's features, expanded.
     features: BTreeSet<String>,
+    /// The features of the processor that guests see.
+    guest_features: BTreeSet<String>,
     /// The guests' possible devices and firmware.
     domain: DomainCapabilities,
 }
@@ -92,7 +94,7 @@ fn facts(
     let steady = match session.steady().get() {
         Some(steady) => steady.clone(),
         None => {
-            let read = steady_facts(connect, &capabilities, options.virt_type)?;
+            let read = steady_facts(connect, &capabilities, options)?;
             session.steady().get_or_init(|| read).clone()
         }
     };
@@ -124,7 +126,7 @@ fn facts(
 fn steady_facts(
     connect: &Connect,
     capabilities: &Capabilities,
-    virt_type: VirtType,
+    options: &LibvirtOptions,
 ) -> Result<SteadyFacts, ObserveError> {
     let version = connect
         .hyp_version()
@@ -132,6 +134,7 @@ fn steady_facts(
     let libvirt = connect
         .lib_version()
         .map_err(refused("virConnectGetLibVersion"))?;
+    let features = features(connect, capabilities)?;
     Ok(SteadyFacts {
         emulator: version,
         libvirt,
@@ -144,8 +147,9 @@ fn steady_facts(
             version / 1_000 % 1_000,
             version % 1_000
         ),
-        features: features(connect, capabilities)?,
-        domain: domain_capabilities(connect, capabilities, virt_type)?,
+        guest_features: guest_features(connect, capabilities, options, &features)?,
+        features,
+        domain: domain_capabilities(connect, capabilities, options.virt_type)?,
     })
 }
 
@@ -163,6 +167,35 @@ fn features(
         }
     }
     Ok(features)
+}
+
+/// The features of the processor that guests see, by their CPU model. As in Nova, they are the host's where guests see the
+/// host's processor. A model that libvirt does not know has none.
+fn guest_features(
+    connect: &Connect,
+    capabilities: &Capabilities,
+    options: &LibvirtOptions,
+    of_host: &BTreeSet<String>,
+) -> Result<BTreeSet<String>, ObserveError> {
+    /// QEMU's default model.
+    const DEFAULT: &str = "qemu64";
+    let is_kvm = options.virt_type == VirtType::Kvm;
+    let model = match (options.cpu_mode, &options.cpu_model) {
+        (CpuMode::HostModel | CpuMode::HostPassthrough | CpuMode::Maximum, _) if is_kvm => {
+            return Ok(of_host.clone());
+        }
+        (CpuMode::Custom, Some(model)) => model,
+        _ => DEFAULT,
+    };
+    let cpu = format!(
+        "<cpu><arch>{}</arch><model>{model}</model></cpu>",
+        capabilities.arch
+    );
+    let expand = sys::VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES;
+    match connect.baseline_cpu(&[cpu.as_str()], expand) {
+        Ok(expanded) => capabilities::expanded_features(&expanded).map_err(malformed),
+        Err(_) => Ok(BTreeSet::new()),
+    }
 }
 
 /// The domain capabilities for guests of type `virt_type` on the machines that guests have; empty if the driver does not tell

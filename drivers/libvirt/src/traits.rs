@@ -1,4 +1,4 @@
-//! The node's traits: features of its processor and capabilities of its hypervisor. Pure.
+//! The node's traits: features of the processor that guests see, and capabilities of its hypervisor. Pure.
 //!
 //! Names are those of os-traits 3.9, and the mapping from libvirt's names is Nova's. A capability is a trait only if guests can have it: the
 //! tables of devices are those that `guest_xml` writes, not all that libvirt lists.
@@ -81,7 +81,7 @@ pub(crate) struct Hypervisor {
     pub(crate) emulator: u32,
 }
 
-/// All traits of a node. `features` are the expanded features of the processor; `domain` is empty if the
+/// All traits of a node. `features` are those of the processor that guests see, expanded; `domain` is empty if the
 /// hypervisor does not tell.
 pub(crate) fn traits(
     capabilities: &Capabilities,

@@ -470,14 +470,7 @@ impl<'a> FlavorAndProperties<'a> {
         }
     }
 
-    /// `hw_pointer_model` is Nova's older word for the tablet that guests have anyway.
     fn input_bus(self) -> Result<Option<InputBus>, GuestMachineError> {
-        const POINTER: &str = "hw_pointer_model";
-        match self.property(POINTER) {
-            None => {}
-            Some(model) if model.eq_ignore_ascii_case("usbtablet") => {}
-            Some(_) => return Err(self.image(POINTER, "expected usbtablet")),
-        }
         self.choice("hw_input_bus", &InputBus::ALL, InputBus::as_str)
     }
 

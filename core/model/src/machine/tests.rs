@@ -1,5 +1,7 @@
 //! What a flavor and an image make of a guest.
 
+mod nova_keys;
+
 use super::*;
 
 fn map(pairs: &str) -> BTreeMap<String, String> {
@@ -383,7 +385,7 @@ fn what_no_host_can_build_is_refused_with_its_key() {
         (
             "",
             "hw_pointer_model=mouse",
-            "image.properties: hw_pointer_model: expected usbtablet",
+            "image.properties: hw_pointer_model is not supported: guests have a USB tablet",
         ),
         (
             "",

@@ -86,7 +86,7 @@ fn node_view(
         customs: Vec::new(),
         traits: traits(
             &facts.capabilities,
-            &facts.steady.features,
+            &facts.steady.guest_features,
             &facts.steady.domain,
             Hypervisor {
                 virt_type: options.virt_type,

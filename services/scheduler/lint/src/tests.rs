@@ -104,8 +104,8 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
         ("accel:device_profile", "gpu", ""),
         (
             "hw:mem_encryption_model",
-            "intel-tdx",
-            "error: flavor f, hw:mem_encryption_model: the value is `intel-tdx`; right would be: one of amd-sev, amd-sev-es, amd-sev-snp",
+            "intel-sgx",
+            "error: flavor f, hw:mem_encryption_model: the value is `intel-sgx`; right would be: one of amd-sev, amd-sev-es, amd-sev-snp, intel-tdx",
         ),
         (
             "resources:VPCU",

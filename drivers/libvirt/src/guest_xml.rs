@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use berth_model::{AddressWidth, CpuLimits, MachineOptions, MachineType};
+use berth_model::{AddressWidth, CpuLimits, MachineOptions, MachineType, MemoryEncryption};
 use berth_virt::guest_spec::{
     CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MacAddress, MemoryPages, VcpuPin,
 };
@@ -26,10 +26,10 @@ use crate::options::DiskCache;
 use domain::{
     AddressWidthElement, BootMenu, CellElement, Clock, CpuElement, CpuModelElement, CpuTune,
     DomainElement, Features, Firmware, FirmwareFeature, HugePagesElement, HypervElement,
-    KvmElement, MemoryBacking, MemoryElement, MemoryNode, MemoryPlacement, Metadata, ModeElement,
-    NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement, SpinlocksElement, StateElement,
-    SystemEntries, SystemEntry, SystemInformation, Timer, TopologyElement, TypeElement, Vcpu,
-    VendorElement,
+    KvmElement, LaunchSecurity, Loader, MemoryBacking, MemoryElement, MemoryNode, MemoryPlacement,
+    Metadata, ModeElement, NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement,
+    SpinlocksElement, StateElement, SystemEntries, SystemEntry, SystemInformation, Timer,
+    TopologyElement, TypeElement, Vcpu, VendorElement,
 };
 
 /// A domain's `type`: how the guest runs.
@@ -84,6 +84,7 @@ impl Default for GuestXmlOptions {
 #[must_use]
 pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
     let topology = &spec.topology;
+    let encryption = spec.machine.memory_encryption;
     // libvirt's test driver knows few of the elements of a real machine.
     let is_real = options.virtualisation != Virtualisation::Test;
     // Hyper-V's interfaces are the kernel's: an emulator does not start with them.
@@ -104,7 +105,7 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
             unit: "MiB",
             amount: topology.memory_mib(),
         },
-        memory_backing: memory_backing(topology.pages()),
+        memory_backing: memory_backing(topology.pages(), encryption),
         vcpu: Vcpu {
             placement: "static",
             cpuset: topology.cpu_set().map(ToString::to_string),
@@ -126,8 +127,16 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
                 state: if is_on { "on" } else { "off" },
             }),
             // Without SMM the guest could change the secure boot state.
-            smm: matches!(spec.boot, GuestBoot::Uefi { secure_boot: true }).then_some(ON),
-            vmcoreinfo: is_real.then_some(ON),
+            smm: matches!(
+                spec.boot,
+                GuestBoot::Uefi {
+                    secure_boot: true,
+                    ..
+                }
+            )
+            .then_some(ON),
+            // It needs memory that guest and host share.
+            vmcoreinfo: (is_real && encryption.is_none()).then_some(ON),
         },
         cpu: cpu(&spec.cpu_model, topology, &spec.machine),
         clock: clock(&spec.machine, is_hyperv),
@@ -135,6 +144,7 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         on_reboot: "restart",
         on_crash: "destroy",
         devices: devices::devices(spec, options),
+        launch_security: encryption.map(launch_security),
     };
     document(&domain)
 }
@@ -160,17 +170,32 @@ fn document(element: &impl serde::Serialize) -> String {
     text
 }
 
-fn memory_backing(pages: MemoryPages) -> Option<MemoryBacking> {
-    match pages {
+/// As in Nova: the host cannot move encrypted memory, so it is locked.
+fn memory_backing(
+    pages: MemoryPages,
+    encryption: Option<MemoryEncryption>,
+) -> Option<MemoryBacking> {
+    let hugepages = match pages {
         MemoryPages::Small => None,
-        MemoryPages::Huge { size_kib } => Some(MemoryBacking {
-            hugepages: HugePagesElement {
-                page: Page {
-                    size: size_kib,
-                    unit: "KiB",
-                },
+        MemoryPages::Huge { size_kib } => Some(HugePagesElement {
+            page: Page {
+                size: size_kib,
+                unit: "KiB",
             },
         }),
+    };
+    let locked = encryption.map(|_| ());
+    (hugepages.is_some() || locked.is_some()).then_some(MemoryBacking { hugepages, locked })
+}
+
+/// Nova's policies: no debugging, no shared key, no guests on another platform; with SEV-ES also bit 2.
+fn launch_security(encryption: MemoryEncryption) -> LaunchSecurity {
+    LaunchSecurity {
+        kind: "sev",
+        policy: match encryption {
+            MemoryEncryption::AmdSev => "0x0033",
+            MemoryEncryption::AmdSevEs => "0x0037",
+        },
     }
 }
 
@@ -239,19 +264,21 @@ fn os(spec: &GuestSpec, virtualisation: Virtualisation) -> Os<'_> {
         ),
     };
     let uefi = match boot {
-        GuestBoot::Uefi { secure_boot } if virtualisation != Virtualisation::Test => {
-            Some(*secure_boot)
-        }
+        GuestBoot::Uefi {
+            secure_boot,
+            stateless,
+        } if virtualisation != Virtualisation::Test => Some((*secure_boot, *stateless)),
         _ => None,
     };
     Os {
         auto: uefi.map(|_| "efi"),
-        firmware: uefi.map(|secure_boot| Firmware {
+        firmware: uefi.map(|(secure_boot, _)| Firmware {
             feature: FirmwareFeature {
                 enabled: if secure_boot { "yes" } else { "no" },
                 name: "secure-boot",
             },
         }),
+        loader: uefi.and_then(|(_, stateless)| stateless.then_some(Loader { stateless: "yes" })),
         os_type: match virtualisation {
             Virtualisation::Kvm | Virtualisation::Qemu => OsType {
                 arch: Some("x86_64"),

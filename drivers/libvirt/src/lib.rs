@@ -42,6 +42,7 @@ mod node_device;
 mod observe;
 mod options;
 #[cfg(feature = "driver")]
+mod stateless_firmware;
 pub mod symbols;
 #[cfg(any(test, feature = "test-node"))]
 pub mod test_node;

@@ -24,6 +24,7 @@ use crate::domain_capabilities::DomainCapabilities;
 use crate::guest::LibvirtGuest;
 use crate::node_device::{Mdev, MdevParentFunction};
 use crate::options::{CpuMode, DiskPlacement, LibvirtOptions, VirtType};
+use crate::stateless_firmware::has_stateless_firmware;
 use error::malformed;
 pub(crate) use error::unreadable;
 use mediated::mediated_devices;
@@ -45,6 +46,10 @@ pub(crate) struct SteadyFacts {
     guest_features: BTreeSet<String>,
     /// The guests' possible devices and firmware.
     domain: DomainCapabilities,
+    /// Whether there is UEFI firmware that keeps no variables.
+    has_stateless_firmware: bool,
+    /// Whether the kernel runs guests with AMD SEV-ES. With SEV-SNP the processor has no contexts left for them.
+    has_sev_es: bool,
 }
 
 /// The results of one observation.
@@ -135,7 +140,19 @@ fn steady_facts(
         .lib_version()
         .map_err(refused("virConnectGetLibVersion"))?;
     let features = features(connect, capabilities)?;
+    let domain = domain_capabilities(connect, capabilities, options.virt_type)?;
+    let kind = options.virt_type.as_str();
+    let has_uefi = domain.firmwares.contains("efi");
+    let sysfs = options.sysfs.as_ref().map(Sysfs::at);
+    let kernel_has = |parameter| match &sysfs {
+        Some(sysfs) => sysfs.kvm_amd_has(parameter).map_err(unreadable),
+        None => Ok(false),
+    };
     Ok(SteadyFacts {
+        has_stateless_firmware: has_uefi
+            && has_stateless_firmware(connect, kind, false)
+                .map_err(refused("virConnectDomainXMLToNative"))?,
+        has_sev_es: kernel_has("sev_es")? && !kernel_has("sev_snp")?,
         emulator: version,
         libvirt,
         kind: connect
@@ -149,7 +166,7 @@ fn steady_facts(
         ),
         guest_features: guest_features(connect, capabilities, options, &features)?,
         features,
-        domain: domain_capabilities(connect, capabilities, options.virt_type)?,
+        domain,
     })
 }
 

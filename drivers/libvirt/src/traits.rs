@@ -73,6 +73,8 @@ pub(crate) struct Hypervisor {
     pub(crate) virt_type: VirtType,
     /// Whether guests have a screen (`[vnc] enabled`).
     pub(crate) has_screens: bool,
+    /// Whether there is UEFI firmware that keeps no variables.
+    pub(crate) has_stateless_firmware: bool,
     /// Whether it is QEMU, which all models of interfaces need.
     pub(crate) is_qemu: bool,
     /// libvirt's version, for example 9000000 for 9.0.0.
@@ -128,6 +130,8 @@ fn of_guests(names: &mut TraitCollector, domain: &DomainCapabilities, hypervisor
         "UEFI",
     );
     names.add_if(domain.secure_boot, "COMPUTE_SECURITY_", "UEFI_SECURE_BOOT");
+    let is_stateless = hypervisor.has_stateless_firmware;
+    names.add_if(is_stateless, "COMPUTE_SECURITY_", "STATELESS_FIRMWARE");
     names.add_if(true, "COMPUTE_NET_", "VIRTIO_PACKED");
     let videos = domain.video_models.iter().map(String::as_str);
     names.listed(
@@ -196,6 +200,7 @@ mod tests {
     const NEW: Hypervisor = Hypervisor {
         virt_type: VirtType::Kvm,
         has_screens: true,
+        has_stateless_firmware: true,
         is_qemu: true,
         libvirt: 11_000_000,
         emulator: 10_000_000,
@@ -221,10 +226,12 @@ mod tests {
             firmwares: set(&["efi"]),
             secure_boot: true,
             video_models: set(&["cirrus", "none", "virtio", "ramfb"]),
+            sev: None,
         };
         let all = traits(&x86_host(), &set(&everything(X86_FEATURES)), &domain, NEW);
-        // Hyperthreading, two architectures, two firmwares, secure boot, three video cards, packed rings, two widths of addresses.
-        let others = 12;
+        // Hyperthreading, two architectures, two firmwares, secure boot, stateless firmware, three video cards, packed rings,
+        // two widths of addresses.
+        let others = 13;
         let expected = X86_FEATURES.len() + DiskBus::ALL.len() + InterfaceModel::ALL.len() + others;
         assert_eq!(all.len(), expected, "{all:?}");
     }

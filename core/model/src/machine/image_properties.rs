@@ -200,10 +200,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         "hw_ephemeral_encryption_secret_uuid",
         HostSupport::refused("hosts do not encrypt disks"),
     ),
-    (
-        "hw_firmware_stateless",
-        HostSupport::unless_off("hosts keep the state of UEFI firmware"),
-    ),
+    ("hw_firmware_stateless", HostSupport::Honoured),
     ("hw_firmware_type", HostSupport::Honoured),
     (
         "hw_floppy_bus",
@@ -223,14 +220,8 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ("hw_machine_type", HostSupport::Honoured),
     ("hw_maxphysaddr_bits", HostSupport::Honoured),
     ("hw_maxphysaddr_mode", HostSupport::Honoured),
-    (
-        "hw_mem_encryption",
-        HostSupport::unless_off("hosts do not encrypt memory"),
-    ),
-    (
-        "hw_mem_encryption_model",
-        HostSupport::Harmless("it has an effect only with hw_mem_encryption"),
-    ),
+    ("hw_mem_encryption", HostSupport::Honoured),
+    ("hw_mem_encryption_model", HostSupport::Honoured),
     ("hw_mem_page_size", HostSupport::Placed),
     (
         "hw_numa_cpus",
@@ -433,8 +424,7 @@ mod tests {
             ("os_decrypt_size", "1"),
             ("os_glance_sealed", "1"),
             ("hw_tpm_version", "2.0"),
-            ("hw_mem_encryption", "true"),
-            ("hw_firmware_stateless", "yes"),
+            ("hw_ephemeral_encryption", "true"),
             ("hw_vault", "1"),
             ("block_device_mapping", "[{\"snapshot_id\": \"8f2b\"}]"),
             ("kernel_id", "8f2b"),
@@ -444,7 +434,7 @@ mod tests {
             assert_eq!(check_image_property(name, ""), Ok(()), "{name}");
         }
         for (name, value) in [
-            ("hw_mem_encryption", "False"),
+            ("hw_ephemeral_encryption", "False"),
             ("os_glance_failed_import", "cheap"),
             ("hw_qemu_guest_agent", "yes"),
             ("block_device_mapping", "[]"),

@@ -216,12 +216,12 @@ const EXTRA_SPECS: &[(&str, AllowedValues, HostSupport)] = &[
     (
         "hw:mem_encryption",
         AllowedValues::Flag,
-        HostSupport::unless_off("hosts do not encrypt memory"),
+        HostSupport::Honoured,
     ),
     (
         "hw:mem_encryption_model",
         AllowedValues::OneOf(&["amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"]),
-        HostSupport::Harmless("it has an effect only with hw:mem_encryption"),
+        HostSupport::Honoured,
     ),
     (
         "hw:mem_page_size",

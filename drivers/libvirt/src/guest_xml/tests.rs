@@ -3,8 +3,8 @@ use std::process::Command;
 
 use berth_model::{
     AddressWidth, ArqUuid, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate, DiskRates,
-    GuestLimits, InputBus, InterfaceModel, MachineOptions, MachineType, RngDevice, ScsiController,
-    TrafficLimit, VideoModel, WatchdogAction,
+    GuestLimits, InputBus, InterfaceModel, MachineOptions, MachineType, MemoryEncryption,
+    RngDevice, ScsiController, TrafficLimit, VideoModel, WatchdogAction,
 };
 use berth_virt::CpuSet;
 use berth_virt::conformance::sample_guest;
@@ -293,6 +293,24 @@ fn with_emulated_devices() -> GuestSpec {
     }
 }
 
+fn encrypted(encryption: MemoryEncryption) -> GuestSpec {
+    let pages = MemoryPages::Huge { size_kib: 2048 };
+    GuestSpec {
+        topology: GuestTopology::plain(1, 256)
+            .and_then(|topology| topology.with_pages(pages))
+            .unwrap(),
+        machine: MachineOptions {
+            memory_encryption: Some(encryption),
+            ..MachineOptions::default()
+        },
+        boot: GuestBoot::Uefi {
+            secure_boot: false,
+            stateless: false,
+        },
+        ..with_networks()
+    }
+}
+
 /// One of each shape the document can have.
 fn shapes() -> Vec<(&'static str, String)> {
     let options = GuestXmlOptions::default();
@@ -321,12 +339,25 @@ fn shapes() -> Vec<(&'static str, String)> {
         };
         shapes.push((name, guest_xml(&spec, &options)));
     }
-    for (name, secure_boot) in [("uefi", false), ("secure_boot", true)] {
+    for (name, secure_boot, stateless) in [
+        ("uefi", false, false),
+        ("secure_boot", true, false),
+        ("stateless", false, true),
+    ] {
         let spec = GuestSpec {
-            boot: GuestBoot::Uefi { secure_boot },
+            boot: GuestBoot::Uefi {
+                secure_boot,
+                stateless,
+            },
             ..with_disks()
         };
         shapes.push((name, guest_xml(&spec, &options)));
+    }
+    for (name, encryption) in [
+        ("sev", MemoryEncryption::AmdSev),
+        ("sev_es", MemoryEncryption::AmdSevEs),
+    ] {
+        shapes.push((name, guest_xml(&encrypted(encryption), &options)));
     }
     for (name, virtualisation) in [
         ("emulated", Virtualisation::Qemu),
@@ -664,6 +695,31 @@ fn a_guest_by_uefi_says_whether_only_signed_code_starts() {
     // Without it the guest could change the secure boot state.
     assert!(secure.contains("<smm state=\"on\"/>") && !uefi.contains("<smm"));
     assert!(!document("disks").contains("firmware"));
+    let stateless = r#"<loader stateless="yes"/>"#;
+    assert!(document("stateless").contains(stateless) && !uefi.contains(stateless));
+}
+
+#[test]
+fn a_guest_with_encrypted_memory_has_it_locked_and_shares_none_for_dumps() {
+    let options = GuestXmlOptions::default();
+    for (encryption, policy) in [
+        (MemoryEncryption::AmdSev, "0x0033"),
+        (MemoryEncryption::AmdSevEs, "0x0037"),
+    ] {
+        let text = guest_xml(&encrypted(encryption), &options);
+        for part in [
+            r#"<launchSecurity type="sev">"#,
+            &format!("<policy>{policy}</policy>"),
+            "<locked/>",
+            r#"<page size="2048" unit="KiB"/>"#,
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("vmcoreinfo"), "{text}");
+    }
+    let plain = guest_xml(&plain(), &options);
+    assert!(!plain.contains("launchSecurity") && !plain.contains("<locked"));
+    assert!(plain.contains("vmcoreinfo"));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use virt::connect::Connect;
 use super::error::refused;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
+use crate::stateless_firmware::has_stateless_firmware;
 
 /// Fails with [`GuestError::NoFirmware`] if the host lacks the firmware of a guest.
 pub(super) fn check_firmware(
@@ -16,7 +17,11 @@ pub(super) fn check_firmware(
     spec: &GuestSpec,
     options: &GuestXmlOptions,
 ) -> Result<(), GuestError> {
-    let GuestBoot::Uefi { secure_boot } = spec.boot else {
+    let GuestBoot::Uefi {
+        secure_boot,
+        stateless,
+    } = spec.boot
+    else {
         // QEMU includes a BIOS.
         return Ok(());
     };
@@ -35,7 +40,20 @@ pub(super) fn check_firmware(
         origin: "libvirt".to_owned(),
         reason: error.to_string(),
     })?;
-    check_capabilities(spec.uuid, secure_boot, &capabilities)
+    check_capabilities(spec.uuid, secure_boot, &capabilities)?;
+    let is_there = !stateless
+        || has_stateless_firmware(connect, kind, secure_boot)
+            .map_err(refused(spec.uuid, "virConnectDomainXMLToNative"))?;
+    match (is_there, secure_boot) {
+        (true, _) => Ok(()),
+        (false, secure_boot) => Err(GuestError::NoFirmware {
+            uuid: spec.uuid,
+            firmware: match secure_boot {
+                false => "stateless UEFI firmware",
+                true => "stateless UEFI firmware with secure boot",
+            },
+        }),
+    }
 }
 
 /// Fails if the capabilities lack UEFI firmware, or its secure boot if the guest wants it.

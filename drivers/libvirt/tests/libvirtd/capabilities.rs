@@ -27,10 +27,11 @@ struct Case {
 }
 
 /// The traits that other tests cover: UEFI firmware in `firmware`, and what each guest has.
-const ELSEWHERE: [&str; 4] = [
+const ELSEWHERE: [&str; 5] = [
     "COMPUTE_ARCH_X86_64",
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_FIRMWARE_UEFI",
+    "COMPUTE_SECURITY_STATELESS_FIRMWARE",
     "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
 ];
 

@@ -239,6 +239,13 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
         "",
     ),
     ("hw:hide_hypervisor_id", "true", "", ""),
+    ("hw:mem_encryption", "true", "", "hw_firmware_type=uefi"),
+    (
+        "hw:mem_encryption_model",
+        "amd-sev-es",
+        "hw:mem_encryption=true",
+        "hw_firmware_type=uefi",
+    ),
     ("hw:mem_page_size", "large", "", ""),
     (
         "hw:numa_cpus.0",
@@ -274,6 +281,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("hw_cpu_threads", "2", "", ""),
     ("hw_disk_bus", "scsi", "", ""),
+    ("hw_firmware_stateless", "true", "", "hw_firmware_type=uefi"),
     ("hw_firmware_type", "uefi", "", ""),
     ("hw_input_bus", "usb", "", ""),
     ("hw_machine_type", "pc", "", ""),
@@ -284,6 +292,13 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
         "",
     ),
     ("hw_maxphysaddr_mode", "passthrough", "", ""),
+    ("hw_mem_encryption", "true", "", "hw_firmware_type=uefi"),
+    (
+        "hw_mem_encryption_model",
+        "amd-sev-es",
+        "hw:mem_encryption=true",
+        "hw_firmware_type=uefi",
+    ),
     ("hw_mem_page_size", "large", "hw:mem_page_size=any", ""),
     (
         "hw_numa_cpus.0",

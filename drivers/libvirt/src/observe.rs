@@ -18,6 +18,7 @@ use virt::domain::Domain;
 use virt::error::{Error, ErrorNumber};
 use virt_sys as sys;
 
+use crate::architecture::GuestArchitecture;
 use crate::capabilities::{self, Capabilities};
 use crate::connection::Session;
 use crate::domain_capabilities::DomainCapabilities;
@@ -148,10 +149,11 @@ fn steady_facts(
         Some(sysfs) => sysfs.kvm_amd_has(parameter).map_err(unreadable),
         None => Ok(false),
     };
+    let architecture = GuestArchitecture::named(&capabilities.arch).filter(|_| has_uefi);
+    let stateless = |architecture| has_stateless_firmware(connect, architecture, kind, false);
+    let stateless = architecture.map_or(Ok(false), stateless);
     Ok(SteadyFacts {
-        has_stateless_firmware: has_uefi
-            && has_stateless_firmware(connect, kind, false)
-                .map_err(refused("virConnectDomainXMLToNative"))?,
+        has_stateless_firmware: stateless.map_err(refused("virConnectDomainXMLToNative"))?,
         has_sev_es: kernel_has("sev_es")? && !kernel_has("sev_snp")?,
         emulator: version,
         libvirt,
@@ -226,13 +228,10 @@ fn domain_capabilities(
         return Ok(DomainCapabilities::default());
     }
     let (arch, kind) = (capabilities.arch.as_str(), virt_type.as_str());
-    let machines: &[Option<&str>] = match arch {
-        "x86_64" => &[Some("q35"), Some("pc")],
-        _ => &[None],
-    };
+    let machines = GuestArchitecture::named(arch).map_or(&[][..], GuestArchitecture::machines);
     let mut all = DomainCapabilities::default();
     for machine in machines {
-        match connect.domain_capabilities(None, Some(arch), *machine, Some(kind), 0) {
+        match connect.domain_capabilities(None, Some(arch), Some(machine), Some(kind), 0) {
             Ok(text) => all = all.and(DomainCapabilities::read(&text).map_err(malformed)?),
             // A machine that this emulator was built without, or a driver that does not tell.
             Err(error)

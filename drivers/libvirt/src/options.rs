@@ -32,7 +32,7 @@ options! {
         pub virt_type: VirtType = VirtType::Kvm;
         /// The processor that guests see. The `HW_CPU_X86_*` traits are its features: those of the host, unless the mode is
         /// `none` or `custom`.
-        cpu_mode: Option<CpuMode> = None, derived: "`host-model` with KVM, else `none`", example: "\"host-model\"";
+        cpu_mode: Option<CpuMode> = None, derived: "`host-model` with KVM (`host-passthrough` on aarch64), else `none`", example: "\"host-model\"";
         /// The named processor model of `cpu_mode = "custom"`; only the first is used.
         pub cpu_models: Vec<String> = Vec::new(), kind: NAMES;
         /// How guests' disks are cached: not in the host's page cache (`file=none`, which the file system must

@@ -3,6 +3,8 @@
 use virt::connect::Connect;
 use virt::error::{Error, ErrorNumber};
 
+use crate::architecture::GuestArchitecture;
+
 /// The first libvirt that knows such firmware. An older one ignores the attribute.
 const FIRST_LIBVIRT: u32 = 8_006_000;
 
@@ -10,19 +12,23 @@ const FIRST_LIBVIRT: u32 = 8_006_000;
 /// when it is asked for the command line of a guest, which starts nothing.
 pub(crate) fn has_stateless_firmware(
     connect: &Connect,
+    architecture: GuestArchitecture,
     kind: &str,
     secure_boot: bool,
 ) -> Result<bool, Error> {
     if connect.lib_version()? < FIRST_LIBVIRT {
         return Ok(false);
     }
+    let (arch, machine) = (architecture.as_str(), architecture.machines()[0]);
+    let is_x86 = architecture == GuestArchitecture::X86_64;
     let (enabled, smm) = match secure_boot {
-        true => ("yes", "<smm state='on'/>"),
+        true if is_x86 => ("yes", "<smm state='on'/>"),
+        true => ("yes", ""),
         false => ("no", ""),
     };
     let document = format!(
         "<domain type='{kind}'><name>stateless-firmware</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>\
-         <os firmware='efi'><type arch='x86_64' machine='q35'>hvm</type>\
+         <os firmware='efi'><type arch='{arch}' machine='{machine}'>hvm</type>\
          <firmware><feature enabled='{enabled}' name='secure-boot'/></firmware><loader stateless='yes'/></os>\
          <features><acpi/>{smm}</features><devices/></domain>"
     );

@@ -182,10 +182,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ),
     (
         "hw_emulation_architecture",
-        HostSupport::Refused {
-            reason: "guests have the architecture of their host",
-            unless: &["x86_64"],
-        },
+        HostSupport::refused("guests have the architecture of their host"),
     ),
     ("hw_emulator_threads_policy", HostSupport::Placed),
     (

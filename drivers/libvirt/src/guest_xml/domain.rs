@@ -240,7 +240,8 @@ pub(super) struct Boot {
 #[derive(Serialize)]
 pub(super) struct Features {
     pub(super) acpi: (),
-    pub(super) apic: (),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) apic: Option<()>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hyperv: Option<HypervElement>,
     #[serde(skip_serializing_if = "Option::is_none")]

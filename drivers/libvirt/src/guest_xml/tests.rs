@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::architecture::GuestArchitecture;
 use crate::guest::LibvirtGuest;
 use crate::xml::Reader;
 
@@ -293,6 +294,13 @@ fn with_emulated_devices() -> GuestSpec {
     }
 }
 
+fn of_arm() -> GuestXmlOptions {
+    GuestXmlOptions {
+        architecture: GuestArchitecture::Aarch64,
+        ..with_screens()
+    }
+}
+
 fn encrypted(encryption: MemoryEncryption) -> GuestSpec {
     let pages = MemoryPages::Huge { size_kib: 2048 };
     GuestSpec {
@@ -352,6 +360,9 @@ fn shapes() -> Vec<(&'static str, String)> {
             ..with_disks()
         };
         shapes.push((name, guest_xml(&spec, &options)));
+    }
+    for (name, spec) in [("arm", with_disks()), ("arm_networks", with_networks())] {
+        shapes.push((name, guest_xml(&spec, &of_arm())));
     }
     for (name, encryption) in [
         ("sev", MemoryEncryption::AmdSev),
@@ -723,7 +734,42 @@ fn a_guest_with_encrypted_memory_has_it_locked_and_shares_none_for_dumps() {
 }
 
 #[test]
-fn every_guest_has_acpi_and_a_q35() {
+fn a_guest_of_aarch64_has_uefi_the_hosts_processor_and_nothing_of_x86() {
+    let windows = GuestSpec {
+        machine: MachineOptions {
+            windows: true,
+            ..MachineOptions::default()
+        },
+        cpu_model: CpuModel::HostModel,
+        ..with_disks()
+    };
+    let text = guest_xml(&windows, &of_arm());
+    for part in [
+        r#"<os firmware="efi">"#,
+        r#"<type arch="aarch64" machine="virt">hvm</type>"#,
+        r#"<cpu mode="host-passthrough"/>"#,
+        r#"<target dev="sda" bus="scsi"/>"#,
+        r#"<controller type="scsi" model="virtio-scsi"/>"#,
+        r#"<controller type="usb" model="qemu-xhci"/>"#,
+        r#"<input type="keyboard" bus="usb"/>"#,
+        r#"<clock offset="localtime"/>"#,
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for part in ["apic", "hyperv", "<timer", "smm", "sata"] {
+        assert!(!text.contains(part), "{part}: {text}");
+    }
+    // An emulated processor has all that the emulator has.
+    let emulated = GuestXmlOptions {
+        virtualisation: Virtualisation::Qemu,
+        ..of_arm()
+    };
+    let text = guest_xml(&plain(), &emulated);
+    assert!(text.contains(r#"<cpu mode="maximum"/>"#), "{text}");
+}
+
+#[test]
+fn every_guest_has_acpi_and_the_machine_of_its_host() {
     for (name, text) in shapes() {
         let document = roxmltree::Document::parse(&text).unwrap();
         let domain = document.root_element();
@@ -736,6 +782,7 @@ fn every_guest_has_acpi_and_a_q35() {
             "test" => None,
             "machine" => Some("pc-q35-7.2"),
             "pc" => Some("pc"),
+            "arm" | "arm_networks" => Some("virt"),
             _ => Some("q35"),
         };
         assert_eq!(machine.attribute("machine"), expected, "{name}");

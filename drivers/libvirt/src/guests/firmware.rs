@@ -32,9 +32,13 @@ pub(super) fn check_firmware(
         Virtualisation::Test => return Ok(()),
     };
     let emulator = options.emulator.as_ref().and_then(|path| path.to_str());
-    let machine = if spec.machine.is_pc() { "pc" } else { "q35" };
+    let machine = match spec.machine.is_pc() {
+        true => "pc",
+        false => options.architecture.machines()[0],
+    };
+    let arch = options.architecture.as_str();
     let text = connect
-        .domain_capabilities(emulator, Some("x86_64"), Some(machine), Some(kind), 0)
+        .domain_capabilities(emulator, Some(arch), Some(machine), Some(kind), 0)
         .map_err(refused(spec.uuid, "virConnectGetDomainCapabilities"))?;
     let capabilities = DomainCapabilities::read(&text).map_err(|error| GuestError::Malformed {
         origin: "libvirt".to_owned(),
@@ -42,7 +46,7 @@ pub(super) fn check_firmware(
     })?;
     check_capabilities(spec.uuid, secure_boot, &capabilities)?;
     let is_there = !stateless
-        || has_stateless_firmware(connect, kind, secure_boot)
+        || has_stateless_firmware(connect, options.architecture, kind, secure_boot)
             .map_err(refused(spec.uuid, "virConnectDomainXMLToNative"))?;
     match (is_there, secure_boot) {
         (true, _) => Ok(()),

@@ -143,6 +143,7 @@ impl Bench {
             devices: self.devices.clone(),
             pci: PciInPlacement::default(),
             customs: Vec::new(),
+            encryption_contexts: BTreeMap::new(),
             traits: BTreeSet::new(),
             capabilities: berth_virt::NodeCapabilities::default(),
             guests: BTreeMap::new(),

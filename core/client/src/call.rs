@@ -45,6 +45,24 @@ pub struct RequestLine {
     pub repeat: Repeat,
 }
 
+impl RequestLine {
+    /// What to do after the service was unavailable. It may have carried out the request behind a proxy that timed out.
+    pub(crate) fn if_unavailable(&self) -> Disposition {
+        match self.repeat {
+            Repeat::Safe => Disposition::Retry,
+            Repeat::Once => Disposition::Refresh,
+        }
+    }
+
+    /// What to do after an answer that cannot be read: the service carried out a request that is no read.
+    pub(crate) fn if_malformed(&self) -> Disposition {
+        match self.method == Method::GET {
+            true => Disposition::Retry,
+            false => Disposition::Refresh,
+        }
+    }
+}
+
 impl fmt::Display for RequestLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A query with hundreds of UUIDs is no help to a reader.
@@ -121,6 +139,14 @@ impl ServiceCallError {
             Self::Transport { reason, .. } if reason.is_passing() => Disposition::Retry,
             Self::Transport { .. } => Disposition::Fatal,
             Self::AnswerLost { .. } => Disposition::Refresh,
+        }
+    }
+
+    /// The disposition for a service whose requests are all safe to repeat.
+    pub(crate) fn if_repeatable(&self) -> Disposition {
+        match self.disposition() {
+            Disposition::Fatal => Disposition::Fatal,
+            Disposition::Retry | Disposition::Refresh => Disposition::Retry,
         }
     }
 }

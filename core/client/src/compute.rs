@@ -34,10 +34,7 @@ impl EventsError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Call(error) => match error.disposition() {
-                Disposition::Fatal => Disposition::Fatal,
-                Disposition::Retry | Disposition::Refresh => Disposition::Retry,
-            },
+            Self::Call(error) => error.if_repeatable(),
             // A guest that does not exist yet may exist later.
             Self::Refused { status, .. }
                 if status.is_server_error()

@@ -116,10 +116,11 @@ pub use machine::{
     AddressWidth, Affinity, AllowedValues, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate,
     DiskRates, EXTRA_SPEC_SCOPES, EmulatorThreads, FlavorExtraSpecError, FlavorPlacement,
     GuestFirmware, GuestLimits, GuestMachine, GuestMachineError, HostSupport, InputBus,
-    InterfaceModel, MachineOptions, MachineType, RngDevice, ScsiController, ThreadPolicy,
-    TrafficLimit, UnsupportedKey, VideoModel, WantedCell, WantedPages, WatchdogAction,
-    check_extra_spec, check_image_property, extra_spec_names, image_property_names,
-    is_machine_property, known_extra_spec, known_image_property, with_image_placement,
+    InterfaceModel, LEGACY_IMAGE_PROPERTIES, MachineOptions, MachineType, MemoryEncryption,
+    RngDevice, ScsiController, ThreadPolicy, TrafficLimit, UnsupportedKey, VideoModel, WantedCell,
+    WantedPages, WatchdogAction, check_extra_spec, check_image_property, extra_spec_names,
+    image_property_names, is_machine_property, known_extra_spec, known_image_property,
+    with_image_placement,
 };
 pub use pci_address::{PciAddress, PciAddressError};
 pub use plan::{DesiredTree, HeldUnits, Move, Plan, Usages, plan, usages_to_probe};

@@ -10,6 +10,7 @@
 //! | `firmware` | BIOS or UEFI: [`GuestFirmware`] |
 //! | `options` | watchdog, CPU topology and others: [`MachineOptions`] |
 //! | `emulated_devices` | buses of disks, models of interfaces and video cards: [`DiskBus`], [`InterfaceModel`], [`VideoModel`] |
+//! | `memory_encryption` | AMD SEV and SEV-ES: [`MemoryEncryption`] |
 //! | `limits` | CPU time, disk and network traffic: [`GuestLimits`] |
 
 mod emulated_devices;
@@ -18,6 +19,7 @@ mod firmware;
 mod image_properties;
 mod limits;
 mod masks;
+mod memory_encryption;
 mod nova_extra_specs;
 mod numa;
 mod options;
@@ -33,10 +35,11 @@ pub use emulated_devices::{DiskBus, InputBus, InterfaceModel, ScsiController, Vi
 pub use extra_specs::{FlavorExtraSpecError, ThreadPolicy, WantedCell, WantedPages};
 pub use firmware::GuestFirmware;
 pub use image_properties::{
-    check_image_property, image_property_names, is_machine_property, known_image_property,
-    with_image_placement,
+    LEGACY_IMAGE_PROPERTIES, check_image_property, image_property_names, is_machine_property,
+    known_image_property, with_image_placement,
 };
 pub use limits::{CpuLimits, DiskLimits, DiskRate, DiskRates, GuestLimits, TrafficLimit};
+pub use memory_encryption::MemoryEncryption;
 pub use nova_extra_specs::{
     AllowedValues, EXTRA_SPEC_SCOPES, check_extra_spec, extra_spec_names, known_extra_spec,
 };
@@ -133,13 +136,26 @@ fn firmware_and_options(
 ) -> Result<(GuestFirmware, MachineOptions), GuestMachineError> {
     let firmware = GuestFirmware::of(specs, properties)?;
     let options = MachineOptions::of(vcpus, specs, properties)?;
-    if options.is_pc() && matches!(firmware, GuestFirmware::Uefi { secure_boot: true }) {
-        return Err(GuestMachineError::Image {
-            key: "hw_machine_type".to_owned(),
-            reason: "secure boot needs a q35".to_owned(),
-        });
+    let is_secure = matches!(
+        firmware,
+        GuestFirmware::Uefi {
+            secure_boot: true,
+            ..
+        }
+    );
+    let is_encrypted = options.memory_encryption.is_some();
+    let wrong = |key: &str, reason: &str| GuestMachineError::Image {
+        key: key.to_owned(),
+        reason: reason.to_owned(),
+    };
+    if is_encrypted && firmware == GuestFirmware::Bios {
+        return Err(wrong("hw_firmware_type", "memory encryption needs uefi"));
     }
-    Ok((firmware, options))
+    match options.is_pc() {
+        true if is_secure => Err(wrong("hw_machine_type", "secure boot needs a q35")),
+        true if is_encrypted => Err(wrong("hw_machine_type", "memory encryption needs a q35")),
+        _ => Ok((firmware, options)),
+    }
 }
 
 #[cfg(test)]

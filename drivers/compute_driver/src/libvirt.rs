@@ -9,6 +9,8 @@ pub(super) fn open_libvirt(setup: &DriverSetup<'_>) -> Result<LibvirtDriver, Dri
     let mut options = LibvirtOptions::new(section.connection_uri());
     options.node.clone_from(&setup.host);
     options.virt_type = section.virt_type;
+    options.cpu_mode = section.cpu_mode();
+    options.cpu_model = section.cpu_models.first().cloned();
     options.disk = DiskPlacement::Local(setup.instances_path.clone());
     options.cpu_shared_set.clone_from(&setup.cpu_shared_set);
     options

@@ -73,6 +73,7 @@ impl MachineNode {
             devices: self.devices.clone(),
             pci: self.pci,
             customs: self.customs.clone(),
+            encryption_contexts: BTreeMap::new(),
             traits: self.traits.iter().cloned().collect(),
             capabilities: NodeCapabilities::default(),
             guests: self.guests.iter().map(MachineGuest::view).collect(),

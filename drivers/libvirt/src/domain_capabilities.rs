@@ -17,6 +17,17 @@ pub(crate) struct DomainCapabilities {
     pub(crate) secure_boot: bool,
     /// Models of video cards, for example `virtio`.
     pub(crate) video_models: BTreeSet<String>,
+    /// AMD SEV, if the processor, the kernel and QEMU have it.
+    pub(crate) sev: Option<SevCapabilities>,
+}
+
+/// How many guests with AMD SEV run at once. An older libvirt does not tell (0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct SevCapabilities {
+    /// Guests with SEV.
+    pub(crate) guests: u64,
+    /// Guests with SEV-ES, also if the kernel does not offer it.
+    pub(crate) es_guests: u64,
 }
 
 impl DomainCapabilities {
@@ -29,6 +40,7 @@ impl DomainCapabilities {
             firmwares: of(&["os"], "firmware"),
             secure_boot: of(&["os", "loader"], "secure").contains("yes"),
             video_models: of(&["devices", "video"], "modelType"),
+            sev: sev(&reader, root)?,
         })
     }
 
@@ -38,8 +50,26 @@ impl DomainCapabilities {
         self.firmwares.extend(other.firmwares);
         self.secure_boot |= other.secure_boot;
         self.video_models.extend(other.video_models);
+        self.sev = self.sev.or(other.sev);
         self
     }
+}
+
+fn sev(reader: &Reader<'_>, root: Node<'_, '_>) -> Result<Option<SevCapabilities>, XmlError> {
+    let element = xml::find(root, &["features", "sev"]);
+    let Some(element) = element.filter(|it| it.attribute("supported") == Some("yes")) else {
+        return Ok(None);
+    };
+    let number = |name, path| match xml::text(element, &[name]) {
+        None => Ok(0),
+        Some(text) => reader.required(path, Some(text), "a number of guests", |text| {
+            text.parse().ok()
+        }),
+    };
+    Ok(Some(SevCapabilities {
+        guests: number("maxGuests", "features/sev/maxGuests")?,
+        es_guests: number("maxESGuests", "features/sev/maxESGuests")?,
+    }))
 }
 
 /// The values of `<enum name=..>` under an element that is supported.
@@ -86,6 +116,41 @@ mod tests {
         assert_eq!(read.firmwares, set(&["bios", "efi"]));
         assert!(read.secure_boot);
         assert_eq!(read.video_models, set(&["qxl"]));
+    }
+
+    /// What libvirt 9.0 reports of an EPYC with SEV in its firmware's and kernel's settings.
+    const SEV: &str =
+        "<domainCapabilities><path>/usr/bin/qemu-system-x86_64</path><domain>kvm</domain>
+      <machine>pc-q35-7.2</machine><arch>x86_64</arch>
+      <features><gic supported='no'/><vmcoreinfo supported='yes'/><genid supported='yes'/>
+        <sev supported='yes'><cbitpos>51</cbitpos><reducedPhysBits>1</reducedPhysBits>
+          <maxGuests>410</maxGuests><maxESGuests>99</maxESGuests></sev>
+        <sgx supported='no'/></features></domainCapabilities>";
+
+    #[test]
+    fn the_contexts_of_encrypted_memory_are_read() {
+        let sev = |text: &str| DomainCapabilities::read(text).map(|read| read.sev);
+        let both = SevCapabilities {
+            guests: 410,
+            es_guests: 99,
+        };
+        assert_eq!(sev(SEV), Ok(Some(both)));
+        assert_eq!(sev(Q35), Ok(None));
+        assert_eq!(
+            sev(&SEV.replace("<sev supported='yes'>", "<sev supported='no'>")),
+            Ok(None)
+        );
+        let older = SEV.replace(
+            "<maxGuests>410</maxGuests><maxESGuests>99</maxESGuests>",
+            "",
+        );
+        assert_eq!(sev(&older), Ok(Some(SevCapabilities::default())));
+        let wrong = sev(&SEV.replace("410", "many")).unwrap_err().to_string();
+        assert!(wrong.contains("features/sev/maxGuests"), "{wrong}");
+        // A pc has none of what a q35 has.
+        let pc = DomainCapabilities::read(Q35).unwrap();
+        let q35 = DomainCapabilities::read(SEV).unwrap();
+        assert_eq!(pc.and(q35).sev, Some(both));
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use berth_virt::{
     PowerAction, PreparedDevice, VirtDriver, WantedDevice,
 };
 
+use crate::architecture::GuestArchitecture;
 use crate::connection::{LibvirtConnection, Session};
 use crate::devices::{FunctionLocks, HostDevices, Task};
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
@@ -206,6 +207,8 @@ impl LibvirtDriver {
                 VirtType::Kvm => Virtualisation::Kvm,
                 VirtType::Qemu => Virtualisation::Qemu,
             },
+            // The host's is read when a guest is written.
+            architecture: GuestArchitecture::default(),
             disk_cache: self.options.disk_cache,
             emulator: self.options.emulator.clone(),
             nwfilter: self.options.nwfilter.clone(),

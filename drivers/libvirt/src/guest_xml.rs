@@ -16,20 +16,21 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use berth_model::{AddressWidth, CpuLimits, MachineOptions, MachineType};
+use berth_model::{AddressWidth, CpuLimits, MachineOptions, MachineType, MemoryEncryption};
 use berth_virt::guest_spec::{
     CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MacAddress, MemoryPages, VcpuPin,
 };
 
+use crate::architecture::GuestArchitecture;
 use crate::guest_metadata::{GuestMetadata, NovaInstance};
 use crate::options::DiskCache;
 use domain::{
     AddressWidthElement, BootMenu, CellElement, Clock, CpuElement, CpuModelElement, CpuTune,
     DomainElement, Features, Firmware, FirmwareFeature, HugePagesElement, HypervElement,
-    KvmElement, MemoryBacking, MemoryElement, MemoryNode, MemoryPlacement, Metadata, ModeElement,
-    NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement, SpinlocksElement, StateElement,
-    SystemEntries, SystemEntry, SystemInformation, Timer, TopologyElement, TypeElement, Vcpu,
-    VendorElement,
+    KvmElement, LaunchSecurity, Loader, MemoryBacking, MemoryElement, MemoryNode, MemoryPlacement,
+    Metadata, ModeElement, NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement,
+    SpinlocksElement, StateElement, SystemEntries, SystemEntry, SystemInformation, Timer,
+    TopologyElement, TypeElement, Vcpu, VendorElement,
 };
 
 /// A domain's `type`: how the guest runs.
@@ -46,6 +47,8 @@ pub enum Virtualisation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestXmlOptions {
     pub virtualisation: Virtualisation,
+    /// The host's.
+    pub architecture: GuestArchitecture,
     /// How their disks are cached.
     pub disk_cache: DiskCache,
     /// The emulator; none for the one libvirt picks.
@@ -69,6 +72,7 @@ impl Default for GuestXmlOptions {
     fn default() -> Self {
         Self {
             virtualisation: Virtualisation::Kvm,
+            architecture: GuestArchitecture::X86_64,
             disk_cache: DiskCache::Bypassed,
             emulator: None,
             nwfilter: None,
@@ -84,10 +88,12 @@ impl Default for GuestXmlOptions {
 #[must_use]
 pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
     let topology = &spec.topology;
+    let encryption = spec.machine.memory_encryption;
     // libvirt's test driver knows few of the elements of a real machine.
     let is_real = options.virtualisation != Virtualisation::Test;
     // Hyper-V's interfaces are the kernel's: an emulator does not start with them.
-    let is_hyperv = spec.machine.windows && options.virtualisation == Virtualisation::Kvm;
+    let is_x86 = options.architecture == GuestArchitecture::X86_64;
+    let is_hyperv = spec.machine.windows && options.virtualisation == Virtualisation::Kvm && is_x86;
     let domain = DomainElement {
         kind: match options.virtualisation {
             Virtualisation::Kvm => "kvm",
@@ -104,7 +110,7 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
             unit: "MiB",
             amount: topology.memory_mib(),
         },
-        memory_backing: memory_backing(topology.pages()),
+        memory_backing: memory_backing(topology.pages(), encryption),
         vcpu: Vcpu {
             placement: "static",
             cpuset: topology.cpu_set().map(ToString::to_string),
@@ -113,10 +119,10 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         cputune: cpu_tune(topology, &spec.machine),
         numatune: numa_tune(topology),
         sysinfo: is_real.then(|| system_information(spec)),
-        os: os(spec, options.virtualisation),
+        os: os(spec, options),
         features: Features {
             acpi: (),
-            apic: (),
+            apic: is_x86.then_some(()),
             hyperv: is_hyperv.then(|| hyperv(&spec.machine)),
             kvm: spec
                 .machine
@@ -126,15 +132,25 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
                 state: if is_on { "on" } else { "off" },
             }),
             // Without SMM the guest could change the secure boot state.
-            smm: matches!(spec.boot, GuestBoot::Uefi { secure_boot: true }).then_some(ON),
-            vmcoreinfo: is_real.then_some(ON),
+            smm: (is_x86
+                && matches!(
+                    spec.boot,
+                    GuestBoot::Uefi {
+                        secure_boot: true,
+                        ..
+                    }
+                ))
+            .then_some(ON),
+            // It needs memory that guest and host share.
+            vmcoreinfo: (is_real && encryption.is_none()).then_some(ON),
         },
-        cpu: cpu(&spec.cpu_model, topology, &spec.machine),
-        clock: clock(&spec.machine, is_hyperv),
+        cpu: cpu(&spec.cpu_model, topology, &spec.machine, options),
+        clock: clock(&spec.machine, is_hyperv, options.architecture),
         on_poweroff: "destroy",
         on_reboot: "restart",
         on_crash: "destroy",
         devices: devices::devices(spec, options),
+        launch_security: encryption.map(launch_security),
     };
     document(&domain)
 }
@@ -160,17 +176,32 @@ fn document(element: &impl serde::Serialize) -> String {
     text
 }
 
-fn memory_backing(pages: MemoryPages) -> Option<MemoryBacking> {
-    match pages {
+/// As in Nova: the host cannot move encrypted memory, so it is locked.
+fn memory_backing(
+    pages: MemoryPages,
+    encryption: Option<MemoryEncryption>,
+) -> Option<MemoryBacking> {
+    let hugepages = match pages {
         MemoryPages::Small => None,
-        MemoryPages::Huge { size_kib } => Some(MemoryBacking {
-            hugepages: HugePagesElement {
-                page: Page {
-                    size: size_kib,
-                    unit: "KiB",
-                },
+        MemoryPages::Huge { size_kib } => Some(HugePagesElement {
+            page: Page {
+                size: size_kib,
+                unit: "KiB",
             },
         }),
+    };
+    let locked = encryption.map(|_| ());
+    (hugepages.is_some() || locked.is_some()).then_some(MemoryBacking { hugepages, locked })
+}
+
+/// Nova's policies: no debugging, no shared key, no guests on another platform; with SEV-ES also bit 2.
+fn launch_security(encryption: MemoryEncryption) -> LaunchSecurity {
+    LaunchSecurity {
+        kind: "sev",
+        policy: match encryption {
+            MemoryEncryption::AmdSev => "0x0033",
+            MemoryEncryption::AmdSevEs => "0x0037",
+        },
     }
 }
 
@@ -224,7 +255,8 @@ fn numa_tune(topology: &GuestTopology) -> Option<NumaTune> {
     })
 }
 
-fn os(spec: &GuestSpec, virtualisation: Virtualisation) -> Os<'_> {
+fn os<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Os<'a> {
+    let (virtualisation, architecture) = (options.virtualisation, options.architecture);
     let (boot, machine) = (&spec.boot, &spec.machine);
     let (kernel, initrd, cmdline) = match boot {
         GuestBoot::Disk | GuestBoot::Uefi { .. } => (None, None, None),
@@ -239,27 +271,31 @@ fn os(spec: &GuestSpec, virtualisation: Virtualisation) -> Os<'_> {
         ),
     };
     let uefi = match boot {
-        GuestBoot::Uefi { secure_boot } if virtualisation != Virtualisation::Test => {
-            Some(*secure_boot)
-        }
+        GuestBoot::Uefi {
+            secure_boot,
+            stateless,
+        } if virtualisation != Virtualisation::Test => Some((*secure_boot, *stateless)),
+        // There is no BIOS for it.
+        GuestBoot::Disk if architecture == GuestArchitecture::Aarch64 => Some((false, false)),
         _ => None,
     };
     Os {
         auto: uefi.map(|_| "efi"),
-        firmware: uefi.map(|secure_boot| Firmware {
+        firmware: uefi.map(|(secure_boot, _)| Firmware {
             feature: FirmwareFeature {
                 enabled: if secure_boot { "yes" } else { "no" },
                 name: "secure-boot",
             },
         }),
+        loader: uefi.and_then(|(_, stateless)| stateless.then_some(Loader { stateless: "yes" })),
         os_type: match virtualisation {
             Virtualisation::Kvm | Virtualisation::Qemu => OsType {
-                arch: Some("x86_64"),
+                arch: Some(architecture.as_str()),
                 machine: Some(
                     machine
                         .machine_type
                         .as_ref()
-                        .map_or("q35", MachineType::as_str),
+                        .map_or(architecture.machines()[0], MachineType::as_str),
                 ),
                 kind: "hvm",
             },
@@ -283,6 +319,7 @@ fn cpu<'a>(
     model: &'a CpuModel,
     topology: &GuestTopology,
     machine: &MachineOptions,
+    options: &GuestXmlOptions,
 ) -> Option<CpuElement<'a>> {
     let numa = (!topology.cells().is_empty()).then(|| NumaElement {
         cell: (0..)
@@ -296,7 +333,14 @@ fn cpu<'a>(
             })
             .collect(),
     });
+    let is_arm = options.architecture == GuestArchitecture::Aarch64;
+    let is_kvm = options.virtualisation == Virtualisation::Kvm;
     let (mode, named) = match model {
+        // As in Nova: KVM of this architecture has the host's processor alone, and the emulator's default has 32 bits.
+        CpuModel::Default | CpuModel::HostModel if is_arm && is_kvm => {
+            (Some("host-passthrough"), None)
+        }
+        CpuModel::Default if is_arm => (Some("maximum"), None),
         CpuModel::Default => (None, None),
         CpuModel::HostModel => (Some("host-model"), None),
         CpuModel::HostPassthrough => (Some("host-passthrough"), None),
@@ -383,18 +427,22 @@ fn hyperv(machine: &MachineOptions) -> HypervElement {
 }
 
 /// Like Nova: the clock of a delayed guest catches up, and Windows expects local time.
-fn clock(machine: &MachineOptions, is_hyperv: bool) -> Clock {
+fn clock(machine: &MachineOptions, is_hyperv: bool, architecture: GuestArchitecture) -> Clock {
     let timer = |name, tickpolicy, present| Timer {
         name,
         tickpolicy,
         present,
     };
     let hpet = if machine.hpet { "yes" } else { "no" };
-    let mut timers = vec![
-        timer("pit", Some("delay"), None),
-        timer("rtc", Some("catchup"), None),
-        timer("hpet", None, Some(hpet)),
-    ];
+    let mut timers = match architecture {
+        GuestArchitecture::X86_64 => vec![
+            timer("pit", Some("delay"), None),
+            timer("rtc", Some("catchup"), None),
+            timer("hpet", None, Some(hpet)),
+        ],
+        // Its processor has the timer.
+        GuestArchitecture::Aarch64 => Vec::new(),
+    };
     if is_hyperv {
         timers.push(timer("hypervclock", None, Some("yes")));
     }

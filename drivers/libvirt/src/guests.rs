@@ -33,6 +33,8 @@ use virt::enumutil::Enum;
 use virt::error::ErrorNumber;
 use virt_sys as sys;
 
+use crate::architecture::GuestArchitecture;
+use crate::capabilities::Capabilities;
 use crate::connection::Session;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 use crate::network_filter::{self, is_filterable};
@@ -344,12 +346,32 @@ fn write_definition(
         options.virtualisation = Virtualisation::Test;
         options.nwfilter = None;
         options.port_isolation = false;
+    } else {
+        options.architecture = architecture(connect, spec)?;
     }
     check_firmware(connect, spec, &options)?;
     protect_interfaces(connect, spec, &mut options)?;
     connect
         .define_domain_xml_flags(&guest_xml(spec, &options), sys::VIR_DOMAIN_DEFINE_VALIDATE)
         .map_err(refused(uuid, "virDomainDefineXMLFlags"))
+}
+
+/// The host's architecture. Refuses a guest with what its machine does not have.
+fn architecture(connect: &Connect, spec: &GuestSpec) -> Result<GuestArchitecture, GuestError> {
+    let (uuid, call) = (spec.uuid, "virConnectGetCapabilities");
+    let text = connect.capabilities().map_err(refused(uuid, call))?;
+    let capabilities = Capabilities::read(&text).map_err(|error| GuestError::Malformed {
+        origin: "libvirt".to_owned(),
+        reason: error.to_string(),
+    })?;
+    let host = &capabilities.arch;
+    let refuse = |reason| GuestError::Refused { uuid, call, reason };
+    let architecture = GuestArchitecture::named(host)
+        .ok_or_else(|| refuse(format!("guests of a host of {host:?} are not supported")))?;
+    match architecture.unsupported(&spec.machine) {
+        None => Ok(architecture),
+        Some(key) => Err(refuse(format!("a guest of {host} does not have {key}"))),
+    }
 }
 
 /// Prepares the network filter of the guest's interfaces. Those that are not on a Linux bridge have none.

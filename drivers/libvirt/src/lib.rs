@@ -13,6 +13,7 @@
 //! `symbols` and ADR 0004. Without the feature `driver` the crate has only the options, for builds without libvirt.
 
 #[cfg(feature = "driver")]
+mod architecture;
 mod capabilities;
 #[cfg(feature = "driver")]
 mod connection;
@@ -42,6 +43,7 @@ mod node_device;
 mod observe;
 mod options;
 #[cfg(feature = "driver")]
+mod stateless_firmware;
 pub mod symbols;
 #[cfg(any(test, feature = "test-node"))]
 pub mod test_node;
@@ -53,8 +55,9 @@ mod watch;
 mod xml;
 
 #[cfg(feature = "driver")]
-pub use driver::LibvirtDriver;
+pub use architecture::GuestArchitecture;
 #[cfg(feature = "driver")]
+pub use driver::LibvirtDriver;
 pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{
     CpuMode, DeviceAssignmentOptions, DiskCache, DiskPlacement, LibvirtOptions, LibvirtSection,

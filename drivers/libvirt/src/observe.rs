@@ -18,12 +18,14 @@ use virt::domain::Domain;
 use virt::error::{Error, ErrorNumber};
 use virt_sys as sys;
 
+use crate::architecture::GuestArchitecture;
 use crate::capabilities::{self, Capabilities};
 use crate::connection::Session;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::guest::LibvirtGuest;
 use crate::node_device::{Mdev, MdevParentFunction};
-use crate::options::{DiskPlacement, LibvirtOptions, VirtType};
+use crate::options::{CpuMode, DiskPlacement, LibvirtOptions, VirtType};
+use crate::stateless_firmware::has_stateless_firmware;
 use error::malformed;
 pub(crate) use error::unreadable;
 use mediated::mediated_devices;
@@ -41,8 +43,14 @@ pub(crate) struct SteadyFacts {
     libvirt: u32,
     /// The processor's features, expanded.
     features: BTreeSet<String>,
+    /// The features of the processor that guests see.
+    guest_features: BTreeSet<String>,
     /// The guests' possible devices and firmware.
     domain: DomainCapabilities,
+    /// Whether there is UEFI firmware that keeps no variables.
+    has_stateless_firmware: bool,
+    /// Whether the kernel runs guests with AMD SEV-ES. With SEV-SNP the processor has no contexts left for them.
+    has_sev_es: bool,
 }
 
 /// The results of one observation.
@@ -92,7 +100,7 @@ fn facts(
     let steady = match session.steady().get() {
         Some(steady) => steady.clone(),
         None => {
-            let read = steady_facts(connect, &capabilities, options.virt_type)?;
+            let read = steady_facts(connect, &capabilities, options)?;
             session.steady().get_or_init(|| read).clone()
         }
     };
@@ -124,7 +132,7 @@ fn facts(
 fn steady_facts(
     connect: &Connect,
     capabilities: &Capabilities,
-    virt_type: VirtType,
+    options: &LibvirtOptions,
 ) -> Result<SteadyFacts, ObserveError> {
     let version = connect
         .hyp_version()
@@ -132,7 +140,21 @@ fn steady_facts(
     let libvirt = connect
         .lib_version()
         .map_err(refused("virConnectGetLibVersion"))?;
+    let features = features(connect, capabilities)?;
+    let domain = domain_capabilities(connect, capabilities, options.virt_type)?;
+    let kind = options.virt_type.as_str();
+    let has_uefi = domain.firmwares.contains("efi");
+    let sysfs = options.sysfs.as_ref().map(Sysfs::at);
+    let kernel_has = |parameter| match &sysfs {
+        Some(sysfs) => sysfs.kvm_amd_has(parameter).map_err(unreadable),
+        None => Ok(false),
+    };
+    let architecture = GuestArchitecture::named(&capabilities.arch).filter(|_| has_uefi);
+    let stateless = |architecture| has_stateless_firmware(connect, architecture, kind, false);
+    let stateless = architecture.map_or(Ok(false), stateless);
     Ok(SteadyFacts {
+        has_stateless_firmware: stateless.map_err(refused("virConnectDomainXMLToNative"))?,
+        has_sev_es: kernel_has("sev_es")? && !kernel_has("sev_snp")?,
         emulator: version,
         libvirt,
         kind: connect
@@ -144,8 +166,9 @@ fn steady_facts(
             version / 1_000 % 1_000,
             version % 1_000
         ),
-        features: features(connect, capabilities)?,
-        domain: domain_capabilities(connect, capabilities, virt_type)?,
+        guest_features: guest_features(connect, capabilities, options, &features)?,
+        features,
+        domain,
     })
 }
 
@@ -165,6 +188,35 @@ fn features(
     Ok(features)
 }
 
+/// The features of the processor that guests see, by their CPU model. As in Nova, they are the host's where guests see the
+/// host's processor. A model that libvirt does not know has none.
+fn guest_features(
+    connect: &Connect,
+    capabilities: &Capabilities,
+    options: &LibvirtOptions,
+    of_host: &BTreeSet<String>,
+) -> Result<BTreeSet<String>, ObserveError> {
+    /// QEMU's default model.
+    const DEFAULT: &str = "qemu64";
+    let is_kvm = options.virt_type == VirtType::Kvm;
+    let model = match (options.cpu_mode, &options.cpu_model) {
+        (CpuMode::HostModel | CpuMode::HostPassthrough | CpuMode::Maximum, _) if is_kvm => {
+            return Ok(of_host.clone());
+        }
+        (CpuMode::Custom, Some(model)) => model,
+        _ => DEFAULT,
+    };
+    let cpu = format!(
+        "<cpu><arch>{}</arch><model>{model}</model></cpu>",
+        capabilities.arch
+    );
+    let expand = sys::VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES;
+    match connect.baseline_cpu(&[cpu.as_str()], expand) {
+        Ok(expanded) => capabilities::expanded_features(&expanded).map_err(malformed),
+        Err(_) => Ok(BTreeSet::new()),
+    }
+}
+
 /// The domain capabilities for guests of type `virt_type` on the machines that guests have; empty if the driver does not tell
 /// (libvirt's test driver) or cannot run such guests.
 fn domain_capabilities(
@@ -176,13 +228,10 @@ fn domain_capabilities(
         return Ok(DomainCapabilities::default());
     }
     let (arch, kind) = (capabilities.arch.as_str(), virt_type.as_str());
-    let machines: &[Option<&str>] = match arch {
-        "x86_64" => &[Some("q35"), Some("pc")],
-        _ => &[None],
-    };
+    let machines = GuestArchitecture::named(arch).map_or(&[][..], GuestArchitecture::machines);
     let mut all = DomainCapabilities::default();
     for machine in machines {
-        match connect.domain_capabilities(None, Some(arch), *machine, Some(kind), 0) {
+        match connect.domain_capabilities(None, Some(arch), Some(machine), Some(kind), 0) {
             Ok(text) => all = all.and(DomainCapabilities::read(&text).map_err(malformed)?),
             // A machine that this emulator was built without, or a driver that does not tell.
             Err(error)

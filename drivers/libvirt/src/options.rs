@@ -30,8 +30,9 @@ options! {
         /// How guests run: `kvm`, or `qemu` for emulation without hardware support. The `COMPUTE_*` traits are those of
         /// such guests. If libvirt reports that the host cannot run them, there are no such traits.
         pub virt_type: VirtType = VirtType::Kvm;
-        /// The processor that guests see.
-        cpu_mode: Option<CpuMode> = None, derived: "`host-model` with KVM, else `none`", example: "\"host-model\"";
+        /// The processor that guests see. The `HW_CPU_X86_*` traits are its features: those of the host, unless the mode is
+        /// `none` or `custom`.
+        cpu_mode: Option<CpuMode> = None, derived: "`host-model` with KVM (`host-passthrough` on aarch64), else `none`", example: "\"host-model\"";
         /// The named processor model of `cpu_mode = "custom"`; only the first is used.
         pub cpu_models: Vec<String> = Vec::new(), kind: NAMES;
         /// How guests' disks are cached: not in the host's page cache (`file=none`, which the file system must
@@ -255,6 +256,10 @@ pub struct LibvirtOptions {
     pub connection_uri: String,
     /// `[libvirt] virt_type`: the host's capabilities (`COMPUTE_*` traits) are queried for such guests.
     pub virt_type: VirtType,
+    /// `[libvirt] cpu_mode`: the `HW_CPU_*` traits are those of such guests.
+    pub cpu_mode: CpuMode,
+    /// The model of [`CpuMode::Custom`].
+    pub cpu_model: Option<String>,
     /// The timeout of one observation.
     pub call_timeout: Duration,
     /// The node's name; none for the hostname that libvirt gives.
@@ -327,7 +332,7 @@ impl Default for DeviceAssignmentOptions {
 }
 
 impl LibvirtOptions {
-    /// The defaults for a connection: KVM, 60 seconds per call, libvirt's node name, this host's device tree (for
+    /// The defaults for a connection: KVM, the host's CPU model, 60 seconds per call, libvirt's node name, this host's device tree (for
     /// libvirt's test driver the directory `sys` next to the node's file, if it exists), disks under Nova's default
     /// path, Berth's network filter, no CPU sets, no devices, the newest resource model.
     #[must_use]
@@ -335,6 +340,8 @@ impl LibvirtOptions {
         Self {
             connection_uri: connection_uri.to_owned(),
             virt_type: VirtType::default(),
+            cpu_mode: CpuMode::HostModel,
+            cpu_model: None,
             call_timeout: Duration::from_secs(60),
             node: None,
             sysfs: device_tree(connection_uri),

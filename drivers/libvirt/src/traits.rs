@@ -1,4 +1,4 @@
-//! The node's traits: features of its processor and capabilities of its hypervisor. Pure.
+//! The node's traits: features of the processor that guests see, and capabilities of its hypervisor. Pure.
 //!
 //! Names are those of os-traits 3.9, and the mapping from libvirt's names is Nova's. A capability is a trait only if guests can have it: the
 //! tables of devices are those that `guest_xml` writes, not all that libvirt lists.
@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use berth_model::{DiskBus, InterfaceModel, Trait, VideoModel};
 
+use crate::architecture::GuestArchitecture;
 use crate::capabilities::Capabilities;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::options::VirtType;
@@ -63,9 +64,6 @@ const X86_FEATURES: &[(&str, &str)] = &[
 
 const HOST_ARCHITECTURES: &[&str] = &["aarch64", "i686", "ppc64", "ppc64le", "s390x", "x86_64"];
 
-/// The architecture of guests.
-const GUEST_ARCHITECTURE: &str = "x86_64";
-
 /// The programs that run guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hypervisor {
@@ -73,6 +71,8 @@ pub(crate) struct Hypervisor {
     pub(crate) virt_type: VirtType,
     /// Whether guests have a screen (`[vnc] enabled`).
     pub(crate) has_screens: bool,
+    /// Whether there is UEFI firmware that keeps no variables.
+    pub(crate) has_stateless_firmware: bool,
     /// Whether it is QEMU, which all models of interfaces need.
     pub(crate) is_qemu: bool,
     /// libvirt's version, for example 9000000 for 9.0.0.
@@ -81,7 +81,7 @@ pub(crate) struct Hypervisor {
     pub(crate) emulator: u32,
 }
 
-/// All traits of a node. `features` are the expanded features of the processor; `domain` is empty if the
+/// All traits of a node. `features` are those of the processor that guests see, expanded; `domain` is empty if the
 /// hypervisor does not tell.
 pub(crate) fn traits(
     capabilities: &Capabilities,
@@ -90,20 +90,33 @@ pub(crate) fn traits(
     hypervisor: Hypervisor,
 ) -> BTreeSet<Trait> {
     let mut names = TraitCollector::default();
+    // Features of other processors have the same names.
+    let is_x86 = ["i686", "x86_64"].contains(&capabilities.arch.as_str());
     for (feature, end) in X86_FEATURES {
-        names.add_if(features.contains(*feature), "HW_CPU_X86_", end);
+        names.add_if(is_x86 && features.contains(*feature), "HW_CPU_X86_", end);
     }
     names.add_if(capabilities.hyperthreading, "HW_CPU_", "HYPERTHREADING");
     names.listed(HOST_ARCHITECTURES, [capabilities.arch.as_str()], "HW_ARCH_");
-    if hypervisor.is_qemu && capabilities.runs(hypervisor.virt_type) {
-        of_guests(&mut names, domain, hypervisor);
+    let architecture = GuestArchitecture::named(&capabilities.arch);
+    if let Some(architecture) = architecture
+        && hypervisor.is_qemu
+        && capabilities.runs(hypervisor.virt_type)
+    {
+        of_guests(&mut names, domain, hypervisor, architecture);
     }
     names.0
 }
 
 /// What guests can have.
-fn of_guests(names: &mut TraitCollector, domain: &DomainCapabilities, hypervisor: Hypervisor) {
-    names.listed(&[GUEST_ARCHITECTURE], [GUEST_ARCHITECTURE], "COMPUTE_ARCH_");
+fn of_guests(
+    names: &mut TraitCollector,
+    domain: &DomainCapabilities,
+    hypervisor: Hypervisor,
+    architecture: GuestArchitecture,
+) {
+    let is_x86 = architecture == GuestArchitecture::X86_64;
+    let end = architecture.as_str().to_ascii_uppercase();
+    names.add_if(true, "COMPUTE_ARCH_", &end);
     let buses = domain.disk_buses.iter().map(String::as_str);
     names.listed(
         &DiskBus::ALL.map(DiskBus::as_str),
@@ -120,14 +133,16 @@ fn of_guests(names: &mut TraitCollector, domain: &DomainCapabilities, hypervisor
         let end = model.as_str().to_ascii_uppercase();
         names.add_if(exists, "COMPUTE_NET_VIF_MODEL_", &end);
     }
-    // Each QEMU has a BIOS, which libvirt does not list.
-    names.add_if(true, "COMPUTE_FIRMWARE_", "BIOS");
+    // Each QEMU for x86 has a BIOS, which libvirt does not list.
+    names.add_if(is_x86, "COMPUTE_FIRMWARE_", "BIOS");
     names.add_if(
         domain.firmwares.contains("efi"),
         "COMPUTE_FIRMWARE_",
         "UEFI",
     );
     names.add_if(domain.secure_boot, "COMPUTE_SECURITY_", "UEFI_SECURE_BOOT");
+    let is_stateless = hypervisor.has_stateless_firmware;
+    names.add_if(is_stateless, "COMPUTE_SECURITY_", "STATELESS_FIRMWARE");
     names.add_if(true, "COMPUTE_NET_", "VIRTIO_PACKED");
     let videos = domain.video_models.iter().map(String::as_str);
     names.listed(
@@ -137,7 +152,7 @@ fn of_guests(names: &mut TraitCollector, domain: &DomainCapabilities, hypervisor
     );
     // Each guest can have no video card.
     names.add_if(true, "COMPUTE_GRAPHICS_MODEL_", "NONE");
-    let has_width = hypervisor.libvirt >= ADDRESS_WIDTH_LIBVIRT;
+    let has_width = is_x86 && hypervisor.libvirt >= ADDRESS_WIDTH_LIBVIRT;
     names.add_if(has_width, "COMPUTE_ADDRESS_SPACE_", "EMULATED");
     // Emulated processors have 40 bits, whatever the host has.
     let is_kvm = hypervisor.virt_type == VirtType::Kvm;
@@ -196,6 +211,7 @@ mod tests {
     const NEW: Hypervisor = Hypervisor {
         virt_type: VirtType::Kvm,
         has_screens: true,
+        has_stateless_firmware: true,
         is_qemu: true,
         libvirt: 11_000_000,
         emulator: 10_000_000,
@@ -221,10 +237,12 @@ mod tests {
             firmwares: set(&["efi"]),
             secure_boot: true,
             video_models: set(&["cirrus", "none", "virtio", "ramfb"]),
+            sev: None,
         };
         let all = traits(&x86_host(), &set(&everything(X86_FEATURES)), &domain, NEW);
-        // Hyperthreading, two architectures, two firmwares, secure boot, three video cards, packed rings, two widths of addresses.
-        let others = 12;
+        // Hyperthreading, two architectures, two firmwares, secure boot, stateless firmware, three video cards, packed rings,
+        // two widths of addresses.
+        let others = 13;
         let expected = X86_FEATURES.len() + DiskBus::ALL.len() + InterfaceModel::ALL.len() + others;
         assert_eq!(all.len(), expected, "{all:?}");
     }
@@ -260,6 +278,34 @@ mod tests {
             NEW,
         );
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn a_host_of_aarch64_reports_nothing_that_only_x86_has() {
+        let host = Capabilities {
+            arch: "aarch64".to_owned(),
+            guests: vec![GuestKind {
+                arch: "aarch64".to_owned(),
+                ..x86_host().guests[0].clone()
+            }],
+            ..x86_host()
+        };
+        let domain = DomainCapabilities {
+            firmwares: set(&["efi"]),
+            ..DomainCapabilities::default()
+        };
+        let all = traits(&host, &set(&["aes", "sha2"]), &domain, NEW);
+        let all = shown(&all);
+        for name in [
+            "HW_ARCH_AARCH64",
+            "COMPUTE_ARCH_AARCH64",
+            "COMPUTE_FIRMWARE_UEFI",
+        ] {
+            assert!(all.contains(&name), "{name} in {all:?}");
+        }
+        let of_x86 = ["X86", "FIRMWARE_BIOS", "ADDRESS_SPACE"];
+        let has = |part: &&str| all.iter().any(|name| name.contains(part));
+        assert!(!of_x86.iter().any(has), "{all:?}");
     }
 
     #[test]

@@ -18,6 +18,20 @@ impl Sysfs {
         read::value(&path, "a list of CPUs such as 0-3,8", cpu_list)
     }
 
+    /// Whether a parameter of the kernel's module `kvm_amd` is on; not so without the module.
+    pub fn kvm_amd_has(&self, parameter: &str) -> Result<bool, SysfsError> {
+        let path = self
+            .root()
+            .join("module/kvm_amd/parameters")
+            .join(parameter);
+        let is_on = |text: &str| match text {
+            "Y" | "1" => Some(true),
+            "N" | "0" => Some(false),
+            _ => None,
+        };
+        Ok(read::value(&path, "Y or N", is_on)?.unwrap_or(false))
+    }
+
     /// The NUMA cells by number; empty if the kernel reports none. A cell may have no CPU. The kernel does not state the
     /// size of its usual pages.
     pub fn numa_cells(&self) -> Result<Vec<HostNumaCell>, SysfsError> {

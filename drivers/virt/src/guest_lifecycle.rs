@@ -375,8 +375,8 @@ pub enum GuestError {
     },
     /// The firmware that the guest is to start by is not on the host.
     #[error(
-        "guest {uuid}: the host has no {firmware}: install one (on Debian the package ovmf), or take an image whose \
-         hw_firmware_type is bios"
+        "guest {uuid}: the host has no {firmware}: install one (on Debian the package ovmf, or qemu-efi-aarch64), or take \
+         an image whose hw_firmware_type is bios"
     )]
     NoFirmware {
         /// The UUID of the affected guest.

@@ -100,6 +100,9 @@ pub enum GuestBoot {
     Uefi {
         /// Whether only signed code is started (`os_secure_boot=required`).
         secure_boot: bool,
+        /// Whether it keeps no variables from one start to the next (`hw_firmware_stateless`).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stateless: bool,
     },
     /// A kernel that lies on the host (Nova's `kernel_id` and `ramdisk_id`).
     Kernel {

@@ -12,11 +12,11 @@ mod mdevs;
 mod memory;
 
 use berth_model::{
-    Allocation, Allocations, Home, HomelessReason, Homes, NodeName, ProviderTree, ProviderUuid,
-    ResourceClass,
+    Allocation, Allocations, Home, HomelessReason, Homes, MemoryEncryption, NodeName, ProviderTree,
+    ProviderUuid, ResourceClass,
 };
 
-use crate::provider_tree::wanted_devices;
+use crate::provider_tree::{encryption_name, wanted_devices};
 use crate::resource_kind::ResourceKind;
 use crate::{GuestView, HostView, NodeView, TreePair};
 
@@ -45,6 +45,9 @@ pub fn homes(
     }
     if let Some(class) = query.devices_class() {
         return query.single_home(allocation.provider, class);
+    }
+    if allocation.class == ResourceClass::MEM_ENCRYPTION_CONTEXT {
+        return query.encryption_home();
     }
     match ResourceKind::of(seen, &allocation.class) {
         Some(ResourceKind::Mdev) => mdevs::homes(&query),
@@ -131,6 +134,15 @@ impl<'a> HomeQuery<'a> {
             }],
             HomelessReason::Unknown,
         )
+    }
+
+    /// Contexts on the root are those of AMD SEV: Nova knew no other model then.
+    fn encryption_home(&self) -> Homes {
+        let name = encryption_name(self.node, MemoryEncryption::AmdSev).ok();
+        match name.and_then(|name| self.tree.by_name(&name)) {
+            Some(child) => self.single_home(child.uuid(), self.allocation.class.clone()),
+            None => Homes::Nowhere(HomelessReason::Unknown),
+        }
     }
 
     /// The new name of the class, if the root reports the class under another name now.

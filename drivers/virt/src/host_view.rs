@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    ConsumerUuid, NodeName, PciAddress, PowerState, ProviderUuid, ResourceClass, Trait,
+    ConsumerUuid, MemoryEncryption, NodeName, PciAddress, PowerState, ProviderUuid, ResourceClass,
+    Trait,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -56,6 +57,8 @@ pub struct NodeView {
     pub pci: PciInPlacement,
     /// Further resources on the root, one class each.
     pub customs: Vec<CustomResource>,
+    /// The number of guests with encrypted memory that the processor can run at once, above 0, by model.
+    pub encryption_contexts: BTreeMap<MemoryEncryption, u64>,
     /// Traits of the node: `HW_*` of its processor, `COMPUTE_*` of the hypervisor.
     pub traits: BTreeSet<Trait>,
     /// Capabilities in terms that schedulers request.

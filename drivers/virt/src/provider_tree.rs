@@ -22,7 +22,7 @@ pub(crate) use desired_providers::{card_cell, cells_are_modelled, dedicated_are_
 pub(crate) use devices::{desired_devices as wanted_devices, device_of};
 pub(crate) use names::PCI_TRACKER_TRAIT;
 use names::{ChildKind, child_kind};
-pub(crate) use names::{cell_name, child_name};
+pub(crate) use names::{cell_name, child_name, encryption_name};
 
 use crate::{HostView, NodeView, OfferedDevice, UnfitReason, resource_kind::offered};
 
@@ -215,6 +215,7 @@ fn reported_classes(seen: &NodeView) -> BTreeSet<ResourceClass> {
         ResourceClass::DISK_GB,
         ResourceClass::VGPU,
         ResourceClass::SRIOV_NET_VF,
+        ResourceClass::MEM_ENCRYPTION_CONTEXT,
     ]);
     classes.extend(offered(seen).map(|offered| offered.class.clone()));
     classes.extend(seen.functions.iter().map(|card| card.class.clone()));

@@ -108,6 +108,7 @@ fn view() -> HostView {
         devices: vec![card],
         pci: PciInPlacement::default(),
         customs: Vec::new(),
+        encryption_contexts: BTreeMap::new(),
         traits: BTreeSet::new(),
         capabilities: berth_virt::NodeCapabilities::default(),
         guests: BTreeMap::new(),

@@ -38,6 +38,14 @@ pub(crate) fn check_machine(
     if let Some((key, capability)) = machine.missing_on(&seen.traits) {
         return Err(MissingCapability::Trait { key, capability });
     }
+    if let Some(model) = machine.memory_encryption
+        && !seen.encryption_contexts.contains_key(&model)
+    {
+        return Err(MissingCapability::Trait {
+            key: "hw:mem_encryption",
+            capability: model.required_trait().to_string(),
+        });
+    }
     let processor = seen.capabilities.processor.as_ref();
     let host_bits = processor.and_then(|processor| processor.physical_address_bits);
     match (machine.address_width, host_bits) {

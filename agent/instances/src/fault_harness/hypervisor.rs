@@ -249,6 +249,7 @@ impl VirtDriver for SimulatedHypervisor {
             devices: Vec::new(),
             pci: PciInPlacement::default(),
             customs: Vec::new(),
+            encryption_contexts: BTreeMap::new(),
             traits: BTreeSet::new(),
             capabilities: berth_virt::NodeCapabilities::default(),
             guests: BTreeMap::new(),

@@ -4,7 +4,7 @@ mod oracle;
 
 use std::collections::BTreeMap;
 
-use berth_model::{FlavorPlacement, ThreadPolicy, WantedPages};
+use berth_model::{FlavorPlacement, MachineOptions, MemoryEncryption, ThreadPolicy, WantedPages};
 use berth_virt::guest_spec::{GuestTopology, MemoryPages, VcpuPin};
 use berth_virt::{HostNumaCell, NodeCpus, NodeDisk, NodeView, ResourceModel};
 
@@ -40,6 +40,7 @@ fn host(cells: Vec<HostNumaCell>, shared: &str, dedicated: &str) -> NodeView {
         devices: Vec::new(),
         pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
+        encryption_contexts: BTreeMap::new(),
         traits: BTreeSet::new(),
         capabilities: berth_virt::NodeCapabilities::default(),
         guests: BTreeMap::new(),
@@ -531,4 +532,24 @@ fn memory_of_a_guest_that_berth_did_not_make_is_not_free() {
     };
     assert_eq!(refusals.len(), 2);
     assert_eq!(held.of_cell(Some(1)).shared_vcpus, 1);
+}
+
+#[test]
+fn a_guest_with_encrypted_memory_needs_a_host_with_its_model() {
+    let mut host = host(two_cells(), "", "");
+    host.encryption_contexts = [(MemoryEncryption::AmdSev, 16)].into();
+    let missing = |model| {
+        let machine = MachineOptions {
+            memory_encryption: model,
+            ..MachineOptions::default()
+        };
+        let checked = crate::create::check_machine(&machine, &host);
+        checked.err().map(|missing| missing.to_string())
+    };
+    assert_eq!(missing(None), None);
+    assert_eq!(missing(Some(MemoryEncryption::AmdSev)), None);
+    assert_eq!(
+        missing(Some(MemoryEncryption::AmdSevEs)).as_deref(),
+        Some("hw:mem_encryption: this host does not have HW_CPU_X86_AMD_SEV_ES")
+    );
 }

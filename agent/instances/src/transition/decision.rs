@@ -241,9 +241,16 @@ fn described(
     .map_err(|error| TransitionError::Machine { uuid, error })?;
     let is_same = match (boot, machine.firmware) {
         (GuestBoot::Disk, GuestFirmware::Bios) | (GuestBoot::Kernel { .. }, _) => true,
-        (GuestBoot::Uefi { secure_boot }, GuestFirmware::Uefi { secure_boot: new }) => {
-            *secure_boot == new
-        }
+        (
+            GuestBoot::Uefi {
+                secure_boot,
+                stateless,
+            },
+            GuestFirmware::Uefi {
+                secure_boot: new_secure_boot,
+                stateless: new_stateless,
+            },
+        ) => (*secure_boot, *stateless) == (new_secure_boot, new_stateless),
         (GuestBoot::Disk, GuestFirmware::Uefi { .. })
         | (GuestBoot::Uefi { .. }, GuestFirmware::Bios) => false,
     };

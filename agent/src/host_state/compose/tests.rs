@@ -2,7 +2,7 @@
 
 use berth_model::NodeName;
 use berth_virt::{HypervisorInfo, NodeView};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_images::{DiskPlan, InstancesPath, RecreateDisks};
 use berth_agent_instances::fit::{HostUsage, Limits, fit};
@@ -71,6 +71,7 @@ impl World {
                 devices: Vec::new(),
                 pci: PciInPlacement::default(),
                 customs: Vec::new(),
+                encryption_contexts: BTreeMap::new(),
                 traits: BTreeSet::new(),
                 capabilities: NodeCapabilities::default(),
                 guests: BTreeMap::new(),

@@ -169,6 +169,7 @@ pub(super) fn node() -> NodeView {
         devices: Vec::new(),
         pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
+        encryption_contexts: BTreeMap::new(),
         traits: BTreeSet::new(),
         capabilities: berth_virt::NodeCapabilities::default(),
         guests: BTreeMap::new(),

@@ -77,6 +77,7 @@ impl AuditedNode {
             devices: Vec::new(),
             pci: PciInPlacement::default(),
             customs: Vec::new(),
+            encryption_contexts: BTreeMap::new(),
             traits: BTreeSet::new(),
             capabilities: berth_virt::NodeCapabilities::default(),
             guests: guests.into_iter().collect(),

@@ -1,8 +1,5 @@
 //! Errors of the accelerator client.
 
-use http::Method;
-
-use crate::call::Repeat;
 use crate::{Disposition, MalformedAnswer, ServiceCallError, ServiceRefusal};
 
 /// A call of the accelerator service that was not done.
@@ -41,13 +38,10 @@ impl AcceleratorError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Call(error) => error.disposition(),
-            // The operation may have been done behind a proxy that timed out, and Cyborg answers 500 after half a bind.
-            Self::Unavailable(refusal) if refusal.request.repeat == Repeat::Once => {
-                Disposition::Refresh
-            }
-            Self::Unavailable(_) => Disposition::Retry,
-            Self::Malformed(answer) if answer.request.method == Method::GET => Disposition::Retry,
-            Self::Malformed(_) | Self::NotFound(_) | Self::Conflict(_) => Disposition::Refresh,
+            // Cyborg also answers 500 after half a bind.
+            Self::Unavailable(refusal) => refusal.request.if_unavailable(),
+            Self::Malformed(answer) => answer.request.if_malformed(),
+            Self::NotFound(_) | Self::Conflict(_) => Disposition::Refresh,
             Self::Forbidden(_) | Self::Unauthorized(_) | Self::Refused(_) => Disposition::Fatal,
         }
     }

@@ -73,10 +73,7 @@ impl GuestApiError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Call(error) => match error.disposition() {
-                Disposition::Fatal => Disposition::Fatal,
-                Disposition::Retry | Disposition::Refresh => Disposition::Retry,
-            },
+            Self::Call(error) => error.if_repeatable(),
             Self::Unavailable(_) | Self::Malformed { .. } => Disposition::Retry,
             Self::NotFound(_) => Disposition::Refresh,
             Self::Conflict(_) | Self::Refused(_) => Disposition::Fatal,

@@ -46,10 +46,7 @@ impl HostsError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Call(error) => match error.disposition() {
-                Disposition::Fatal => Disposition::Fatal,
-                Disposition::Retry | Disposition::Refresh => Disposition::Retry,
-            },
+            Self::Call(error) => error.if_repeatable(),
             Self::Unavailable(_) | Self::Malformed(_) => Disposition::Retry,
             Self::Conflict(_) => Disposition::Refresh,
             Self::NoRoute(_) | Self::Forbidden(_) | Self::Unauthorized(_) | Self::Refused(_) => {

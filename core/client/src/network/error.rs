@@ -1,9 +1,7 @@
 //! Errors of the network client.
 
-use http::Method;
 use uuid::Uuid;
 
-use crate::call::Repeat;
 use crate::{Disposition, MalformedAnswer, ServiceCallError, ServiceRefusal};
 
 /// A call of the network service that was not done.
@@ -72,14 +70,9 @@ impl NetworkClientError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Call(error) => error.disposition(),
-            // The operation may have been done behind a proxy that timed out.
-            Self::Unavailable(refusal) if refusal.request.repeat == Repeat::Once => {
-                Disposition::Refresh
-            }
-            Self::Unavailable(_) => Disposition::Retry,
-            Self::Malformed(answer) if answer.request.method == Method::GET => Disposition::Retry,
-            Self::Malformed(_)
-            | Self::NotFound(_)
+            Self::Unavailable(refusal) => refusal.request.if_unavailable(),
+            Self::Malformed(answer) => answer.request.if_malformed(),
+            Self::NotFound(_)
             | Self::Conflict(_)
             | Self::Changed(_)
             | Self::HostNotInSegment(_)

@@ -3,9 +3,8 @@
 use std::fmt;
 
 use berth_wire::placement::{ErrorCode, GenerationUnknown};
-use http::{Method, StatusCode};
+use http::StatusCode;
 
-use crate::call::Repeat;
 use crate::keystone::Account;
 use crate::{AuthType, Disposition, MalformedAnswer, RequestLine, ServiceCallError};
 
@@ -129,14 +128,9 @@ impl PlacementError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Call(error) => error.disposition(),
-            // Placement may have executed the write although a proxy timed out: read its state again.
-            Self::Unavailable(refusal) if refusal.request.repeat == Repeat::Once => {
-                Disposition::Refresh
-            }
-            Self::Unavailable(_) => Disposition::Retry,
-            Self::Malformed(answer) if answer.request.method == Method::GET => Disposition::Retry,
-            Self::Malformed(_)
-            | Self::Conflict(_)
+            Self::Unavailable(refusal) => refusal.request.if_unavailable(),
+            Self::Malformed(answer) => answer.request.if_malformed(),
+            Self::Conflict(_)
             | Self::InventoryInUse(_)
             | Self::ProviderInUse(_)
             | Self::HasChildren(_)

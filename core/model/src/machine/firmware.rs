@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use super::GuestMachineError;
 use super::extra_specs::ExtraSpecs;
+use super::nova_extra_specs::flag;
 
 const TYPE: &str = "hw_firmware_type";
 const OF_IMAGE: &str = "os_secure_boot";
 const OF_FLAVOR: &str = "os:secure_boot";
+const STATELESS: &str = "hw_firmware_stateless";
 
 /// What starts a guest that boots from a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub enum GuestFirmware {
     Uefi {
         /// Whether only signed code is started.
         secure_boot: bool,
+        /// Whether it keeps no variables from one start to the next (`hw_firmware_stateless`).
+        stateless: bool,
     },
 }
 
@@ -58,13 +62,18 @@ impl GuestFirmware {
             return Err(wrong(OF_IMAGE, reason));
         }
         let secure_boot = of_flavor.or(of_image) == Some(Secure::Required);
-        match (is_uefi, secure_boot) {
-            (true, secure_boot) => Ok(Self::Uefi { secure_boot }),
-            (false, true) => Err(wrong(
-                TYPE,
-                "secure boot is required and needs uefi".to_owned(),
-            )),
-            (false, false) => Ok(Self::Bios),
+        // As in Nova, every text that is not true is false.
+        let stateless = properties.get(STATELESS).and_then(|value| flag(value));
+        let stateless = stateless.unwrap_or(false);
+        let needs_uefi = |reason: &str| Err(wrong(TYPE, format!("{reason} needs uefi")));
+        match is_uefi {
+            true => Ok(Self::Uefi {
+                secure_boot,
+                stateless,
+            }),
+            false if secure_boot => needs_uefi("secure boot is required and"),
+            false if stateless => needs_uefi("hw_firmware_stateless"),
+            false => Ok(Self::Bios),
         }
     }
 }

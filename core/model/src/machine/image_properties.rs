@@ -25,7 +25,36 @@ const OF_IMPORTS: [&str; 4] = [
     "os_glance_stage_host",
 ];
 
-/// The names of all image properties that Nova knows, without those that end with a number.
+/// The old names that Nova still reads, each with the one of today.
+pub const LEGACY_IMAGE_PROPERTIES: [(&str, &str); 22] = [
+    ("architecture", "hw_architecture"),
+    ("owner_id", "img_owner_id"),
+    ("vmware_disktype", "hw_disk_type"),
+    ("vmware_image_version", "img_version"),
+    ("vmware_ostype", "os_distro"),
+    ("auto_disk_config", "hw_auto_disk_config"),
+    ("ipxe_boot", "hw_ipxe_boot"),
+    ("xenapi_device_id", "hw_device_id"),
+    ("xenapi_image_compression_level", "img_compression_level"),
+    ("vmware_linked_clone", "img_linked_clone"),
+    ("xenapi_use_agent", "img_use_agent"),
+    ("xenapi_skip_agent_inject_ssh", "os_skip_agent_inject_ssh"),
+    (
+        "xenapi_skip_agent_inject_files_at_boot",
+        "os_skip_agent_inject_files_at_boot",
+    ),
+    ("cache_in_nova", "img_cache_in_nova"),
+    ("vm_mode", "hw_vm_mode"),
+    ("bittorrent", "img_bittorrent"),
+    ("mappings", "img_mappings"),
+    ("block_device_mapping", "img_block_device_mapping"),
+    ("bdm_v2", "img_bdm_v2"),
+    ("root_device_name", "img_root_device_name"),
+    ("hypervisor_version_requires", "img_hv_requested_version"),
+    ("hypervisor_type", "img_hv_type"),
+];
+
+/// The names of all image properties that Nova knows, without old ones and those that end with a number.
 pub fn image_property_names<'a>() -> impl Iterator<Item = &'a str> {
     IMAGE_PROPERTIES.iter().map(|(name, _)| *name)
 }
@@ -55,12 +84,10 @@ pub fn known_image_property(name: &str) -> Option<HostSupport> {
     if OF_IMPORTS.contains(&name) {
         return Some(HostSupport::Harmless("Glance keeps it about an import"));
     }
-    // The old names, which Nova writes into images of servers that boot from a volume.
-    let name = match name {
-        "block_device_mapping" => "img_block_device_mapping",
-        "mappings" => "img_mappings",
-        name => name,
-    };
+    let mut legacy = LEGACY_IMAGE_PROPERTIES.iter();
+    let name = legacy
+        .find_map(|(old, new)| (*old == name).then_some(*new))
+        .unwrap_or(name);
     let row = IMAGE_PROPERTIES.binary_search_by_key(&name, |(it, _)| it);
     row.ok().map(|row| IMAGE_PROPERTIES[row].1)
 }
@@ -155,10 +182,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ),
     (
         "hw_emulation_architecture",
-        HostSupport::Refused {
-            reason: "guests have the architecture of their host",
-            unless: &["x86_64"],
-        },
+        HostSupport::refused("guests have the architecture of their host"),
     ),
     ("hw_emulator_threads_policy", HostSupport::Placed),
     (
@@ -173,10 +197,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         "hw_ephemeral_encryption_secret_uuid",
         HostSupport::refused("hosts do not encrypt disks"),
     ),
-    (
-        "hw_firmware_stateless",
-        HostSupport::unless_off("hosts keep the state of UEFI firmware"),
-    ),
+    ("hw_firmware_stateless", HostSupport::Honoured),
     ("hw_firmware_type", HostSupport::Honoured),
     (
         "hw_floppy_bus",
@@ -196,27 +217,34 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ("hw_machine_type", HostSupport::Honoured),
     ("hw_maxphysaddr_bits", HostSupport::Honoured),
     ("hw_maxphysaddr_mode", HostSupport::Honoured),
-    (
-        "hw_mem_encryption",
-        HostSupport::unless_off("hosts do not encrypt memory"),
-    ),
-    (
-        "hw_mem_encryption_model",
-        HostSupport::Harmless("it has an effect only with hw_mem_encryption"),
-    ),
+    ("hw_mem_encryption", HostSupport::Honoured),
+    ("hw_mem_encryption_model", HostSupport::Honoured),
     ("hw_mem_page_size", HostSupport::Placed),
     (
+        "hw_numa_cpus",
+        HostSupport::refused("hw_numa_cpus.N has the CPUs of a cell"),
+    ),
+    (
         "hw_numa_mem",
-        HostSupport::Harmless("hw_numa_mem.N has the memory of a cell"),
+        HostSupport::refused("hw_numa_mem.N has the memory of a cell"),
     ),
     ("hw_numa_nodes", HostSupport::Placed),
     ("hw_pci_numa_affinity_policy", HostSupport::Placed),
     ("hw_pmu", HostSupport::Honoured),
-    ("hw_pointer_model", HostSupport::Honoured),
+    (
+        "hw_pointer_model",
+        HostSupport::Refused {
+            reason: "guests have a USB tablet",
+            unless: &["usbtablet"],
+        },
+    ),
     ("hw_qemu_guest_agent", HostSupport::Honoured),
     (
         "hw_redirected_usb_ports",
-        HostSupport::Harmless("guests have no USB redirection"),
+        HostSupport::Refused {
+            reason: "guests have no USB redirection",
+            unless: &["0"],
+        },
     ),
     (
         "hw_rescue_bus",
@@ -243,14 +271,17 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ),
     (
         "hw_sound_model",
-        HostSupport::Harmless("guests have no sound card"),
+        HostSupport::refused("guests have no sound card"),
     ),
     ("hw_time_hpet", HostSupport::Honoured),
     ("hw_tpm_model", HostSupport::refused("guests have no TPM")),
     ("hw_tpm_version", HostSupport::refused("guests have no TPM")),
     (
         "hw_usb_model",
-        HostSupport::Harmless("guests have the USB controller that libvirt chooses"),
+        HostSupport::Refused {
+            reason: "guests have the USB controller that libvirt chooses",
+            unless: &["none"],
+        },
     ),
     ("hw_video_model", HostSupport::Honoured),
     ("hw_video_ram", HostSupport::Honoured),
@@ -365,6 +396,10 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ),
     ("os_type", HostSupport::Honoured),
     ("traits_required", HostSupport::Scheduled),
+    (
+        "vmware_adaptertype",
+        HostSupport::refused("hw_disk_bus and hw_scsi_model name the bus of disks"),
+    ),
 ];
 
 #[cfg(test)]
@@ -386,8 +421,7 @@ mod tests {
             ("os_decrypt_size", "1"),
             ("os_glance_sealed", "1"),
             ("hw_tpm_version", "2.0"),
-            ("hw_mem_encryption", "true"),
-            ("hw_firmware_stateless", "yes"),
+            ("hw_ephemeral_encryption", "true"),
             ("hw_vault", "1"),
             ("block_device_mapping", "[{\"snapshot_id\": \"8f2b\"}]"),
             ("kernel_id", "8f2b"),
@@ -397,7 +431,7 @@ mod tests {
             assert_eq!(check_image_property(name, ""), Ok(()), "{name}");
         }
         for (name, value) in [
-            ("hw_mem_encryption", "False"),
+            ("hw_ephemeral_encryption", "False"),
             ("os_glance_failed_import", "cheap"),
             ("hw_qemu_guest_agent", "yes"),
             ("block_device_mapping", "[]"),

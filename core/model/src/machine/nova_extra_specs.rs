@@ -1,4 +1,4 @@
-//! Nova's extra specs (its documentation, 2025.2): the values that each allows, and what a host of Berth does with it.
+//! Nova's extra specs (its documentation, release 34): the values that each allows, and what a host of Berth does with it.
 
 use std::collections::BTreeMap;
 
@@ -216,12 +216,12 @@ const EXTRA_SPECS: &[(&str, AllowedValues, HostSupport)] = &[
     (
         "hw:mem_encryption",
         AllowedValues::Flag,
-        HostSupport::unless_off("hosts do not encrypt memory"),
+        HostSupport::Honoured,
     ),
     (
         "hw:mem_encryption_model",
-        AllowedValues::OneOf(&["amd-sev", "amd-sev-es", "amd-sev-snp"]),
-        HostSupport::Harmless("it has an effect only with hw:mem_encryption"),
+        AllowedValues::OneOf(&["amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"]),
+        HostSupport::Honoured,
     ),
     (
         "hw:mem_page_size",

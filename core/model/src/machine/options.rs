@@ -9,6 +9,7 @@ use super::GuestMachineError;
 use super::emulated_devices::{DiskBus, InputBus, InterfaceModel, ScsiController, VideoModel};
 use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
 use super::limits::{GuestLimits, is_default};
+use super::memory_encryption::MemoryEncryption;
 use super::nova_extra_specs::flag;
 use crate::Trait;
 
@@ -80,6 +81,9 @@ pub struct MachineOptions {
     /// The bus of the tablet and a keyboard (`hw_input_bus`); by default a USB tablet and the machine's own keyboard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_bus: Option<InputBus>,
+    /// How the memory is encrypted (`hw:mem_encryption`); by default it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_encryption: Option<MemoryEncryption>,
     /// Limits on CPU time, disk and network traffic (`quota:*`).
     #[serde(skip_serializing_if = "is_default")]
     pub limits: GuestLimits,
@@ -294,6 +298,7 @@ impl MachineOptions {
             video_model: source.choice("hw_video_model", &VideoModel::ALL, VideoModel::as_str)?,
             video_memory_mib: source.video_memory_mib()?,
             input_bus: source.input_bus()?,
+            memory_encryption: source.memory_encryption()?,
             limits: GuestLimits::of(source.specs)?,
         };
         let on_ide = [
@@ -470,14 +475,7 @@ impl<'a> FlavorAndProperties<'a> {
         }
     }
 
-    /// `hw_pointer_model` is Nova's older word for the tablet that guests have anyway.
     fn input_bus(self) -> Result<Option<InputBus>, GuestMachineError> {
-        const POINTER: &str = "hw_pointer_model";
-        match self.property(POINTER) {
-            None => {}
-            Some(model) if model.eq_ignore_ascii_case("usbtablet") => {}
-            Some(_) => return Err(self.image(POINTER, "expected usbtablet")),
-        }
         self.choice("hw_input_bus", &InputBus::ALL, InputBus::as_str)
     }
 
@@ -511,6 +509,31 @@ impl<'a> FlavorAndProperties<'a> {
             (Some("emulate"), None) => Err(wrong(MODE, "maxphysaddr_bits is missing, such as 46")),
             (Some(_), _) => Err(wrong(MODE, "expected passthrough or emulate")),
             (None, Some(_)) => Err(wrong(BITS, "maxphysaddr_mode is missing")),
+        }
+    }
+
+    /// As in Nova, flavor and image must agree.
+    fn memory_encryption(self) -> Result<Option<MemoryEncryption>, GuestMachineError> {
+        const SPEC: &str = "hw:mem_encryption_model";
+        const PROPERTY: &str = "hw_mem_encryption_model";
+        if self.agreed_flag("mem_encryption")? != Some(true) {
+            return Ok(None);
+        }
+        let (of_flavor, of_image) = (self.specs.get(SPEC), self.property(PROPERTY));
+        if of_flavor.is_some() && of_image.is_some() && of_flavor != of_image {
+            return Err(self.image(PROPERTY, format!("it contradicts {SPEC} of the flavor")));
+        }
+        let model = of_flavor.or(of_image).unwrap_or("amd-sev");
+        let mut all = MemoryEncryption::ALL.into_iter();
+        match all.find(|one| one.as_str() == model) {
+            Some(one) => Ok(Some(one)),
+            None => {
+                let reason = "hosts encrypt memory by amd-sev or amd-sev-es";
+                Err(match of_flavor {
+                    Some(_) => self.specs.wrong(SPEC, reason).into(),
+                    None => self.image(PROPERTY, reason),
+                })
+            }
         }
     }
 

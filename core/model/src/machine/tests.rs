@@ -1,5 +1,7 @@
 //! What a flavor and an image make of a guest.
 
+mod nova_keys;
+
 use super::*;
 
 fn map(pairs: &str) -> BTreeMap<String, String> {
@@ -383,7 +385,7 @@ fn what_no_host_can_build_is_refused_with_its_key() {
         (
             "",
             "hw_pointer_model=mouse",
-            "image.properties: hw_pointer_model: expected usbtablet",
+            "image.properties: hw_pointer_model is not supported: guests have a USB tablet",
         ),
         (
             "",
@@ -409,6 +411,41 @@ fn what_no_host_can_build_is_refused_with_its_key() {
             "hw:cpu_realtime=true",
             "",
             "flavor.extra_specs: hw:cpu_realtime is not supported",
+        ),
+        (
+            "hw:mem_encryption=true",
+            "",
+            "image.properties: hw_firmware_type: memory encryption needs uefi",
+        ),
+        (
+            "hw:mem_encryption=true",
+            "hw_firmware_type=uefi hw_machine_type=pc",
+            "image.properties: hw_machine_type: memory encryption needs a q35",
+        ),
+        (
+            "hw:mem_encryption=true",
+            "hw_firmware_type=uefi hw_mem_encryption=false",
+            "image.properties: hw_mem_encryption: it contradicts hw:mem_encryption of the flavor",
+        ),
+        (
+            "hw:mem_encryption=true hw:mem_encryption_model=intel-tdx",
+            "hw_firmware_type=uefi",
+            "flavor.extra_specs: hw:mem_encryption_model is \"intel-tdx\": hosts encrypt memory by amd-sev or amd-sev-es",
+        ),
+        (
+            "hw:mem_encryption_model=amd-sev",
+            "hw_firmware_type=uefi hw_mem_encryption=true hw_mem_encryption_model=amd-sev-snp",
+            "image.properties: hw_mem_encryption_model: it contradicts hw:mem_encryption_model of the flavor",
+        ),
+        (
+            "",
+            "hw_firmware_type=uefi hw_mem_encryption=true hw_mem_encryption_model=amd-sev-snp",
+            "image.properties: hw_mem_encryption_model: hosts encrypt memory by amd-sev or amd-sev-es",
+        ),
+        (
+            "",
+            "hw_firmware_stateless=true",
+            "image.properties: hw_firmware_type: hw_firmware_stateless needs uefi",
         ),
         (
             "hw:cpu_polcy=dedicated",

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{GroupPolicy, GroupSuffix, RequestGroups};
-use crate::{ResourceClass, Trait, TraitDemand};
+use crate::{MemoryEncryption, ResourceClass, Trait, TraitDemand};
 
 /// The size of an instance, and its extra specs: what Nova's ResourceRequest reads of a flavor. Flavors travel in the
 /// guest API's form (`FlavorBody` of `core/wire`), which has a name and no swap.
@@ -356,17 +356,15 @@ impl FlavorParser<'_> {
         if self.property("hw_firmware_type") != Some("uefi") {
             return Err(FlavorError::EncryptionWithoutUefi);
         }
-        match self.either("hw:mem_encryption_model", "hw_mem_encryption_model") {
-            None | Some("amd-sev") => self.require("HW_CPU_X86_AMD_SEV"),
-            Some("amd-sev-es") => self.require("HW_CPU_X86_AMD_SEV_ES"),
-            Some(other) => {
-                return Err(unknown(
-                    "hw:mem_encryption_model",
-                    other,
-                    "amd-sev or amd-sev-es",
-                ));
-            }
-        }
+        let word = self.either("hw:mem_encryption_model", "hw_mem_encryption_model");
+        let word = word.unwrap_or(MemoryEncryption::AmdSev.as_str());
+        let mut models = MemoryEncryption::ALL.into_iter();
+        let Some(model) = models.find(|model| model.as_str() == word) else {
+            let expected = "amd-sev or amd-sev-es";
+            return Err(unknown("hw:mem_encryption_model", word, expected));
+        };
+        let required = &mut self.groups.unsuffixed.required;
+        required.insert(model.required_trait());
         self.own(ResourceClass::MEM_ENCRYPTION_CONTEXT, 1);
         Ok(())
     }

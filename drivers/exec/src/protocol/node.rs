@@ -170,6 +170,7 @@ impl NodeFacts {
             devices: self.devices.into_iter().map(Into::into).collect(),
             pci: options.pci,
             customs: self.customs.into_iter().map(Into::into).collect(),
+            encryption_contexts: BTreeMap::new(),
             traits: self.traits.into_iter().map(|one| one.0).collect(),
             capabilities: berth_virt::NodeCapabilities::default(),
             guests: self.guests.into_iter().map(Into::into).collect(),

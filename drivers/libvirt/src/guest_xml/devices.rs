@@ -1,16 +1,19 @@
 //! The devices in the document except disks: interfaces, the serial console, the screen, and passthrough devices.
 
-use berth_model::{InterfaceModel, MachineOptions, PciAddress, RngDevice, TrafficLimit};
+use berth_model::{
+    DiskBus, InterfaceModel, MachineOptions, PciAddress, RngDevice, ScsiController, TrafficLimit,
+};
 use berth_virt::guest_spec::{
     AttachedDevice, DeviceOrigin, GuestDevice, GuestInterface, GuestPort, GuestSpec,
     InterfaceSource, PciManagement, PortConnection,
 };
 use serde::Serialize;
 
-use super::disks::{DiskElement, disks};
+use super::disks::{DiskElement, bus_of_drive, disks};
 use super::domain::TypeElement;
 use super::screen::{Graphics, Input, Video, graphics, inputs, video};
 use super::{GuestXmlOptions, Virtualisation, of_type};
+use crate::architecture::GuestArchitecture;
 use crate::network_filter::is_filterable;
 
 #[derive(Serialize)]
@@ -118,11 +121,30 @@ fn controllers(spec: &GuestSpec, options: &GuestXmlOptions) -> Vec<Controller> {
     };
     let root_ports = (0..count).map(|_| pci("pcie-root-port"));
     let root = (count > 0).then(|| pci("pcie-root"));
-    let scsi = spec.machine.scsi_controller.map(|model| Controller {
+    let is_arm = options.architecture == GuestArchitecture::Aarch64;
+    let default = (is_arm && has_scsi(spec, options)).then_some(ScsiController::VirtioScsi);
+    let scsi = spec.machine.scsi_controller.or(default);
+    let scsi = scsi.map(|model| Controller {
         kind: "scsi",
         model: model.as_str(),
     });
-    root.into_iter().chain(root_ports).chain(scsi).collect()
+    // libvirt gives this machine no controller for the tablet and USB disks.
+    let usb = is_arm.then_some(Controller {
+        kind: "usb",
+        model: "qemu-xhci",
+    });
+    root.into_iter()
+        .chain(root_ports)
+        .chain(scsi)
+        .chain(usb)
+        .collect()
+}
+
+/// Whether a disk or the config drive is on the SCSI bus.
+fn has_scsi(spec: &GuestSpec, options: &GuestXmlOptions) -> bool {
+    let of_drive = bus_of_drive(&spec.machine, options.architecture);
+    let is_drive = spec.disks.config_drive().is_some() && of_drive == DiskBus::Scsi;
+    is_drive || spec.machine.bus_of_disks() == DiskBus::Scsi
 }
 
 #[derive(Serialize)]

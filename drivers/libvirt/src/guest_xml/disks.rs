@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::domain::TypeElement;
 use super::{GuestXmlOptions, of_type};
+use crate::architecture::GuestArchitecture;
 use crate::options::DiskCache;
 
 #[derive(Serialize)]
@@ -131,7 +132,8 @@ pub(super) fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<D
         .collect();
     // Names are unique in a guest. Disks may use the letters up to this one.
     let next = ('b'..='z').nth(wanted.ephemeral().len());
-    let (of_disks, of_drive) = (machine.bus_of_disks(), machine.bus_of_cdroms());
+    let of_disks = machine.bus_of_disks();
+    let of_drive = bus_of_drive(machine, options.architecture);
     let letters = match of_disks.device_prefix() == of_drive.device_prefix() {
         true => next.map_or_else(|| "aa".to_owned(), String::from),
         false => "a".to_owned(),
@@ -142,6 +144,14 @@ pub(super) fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<D
             .map(|path| config_drive(path, &letters, of_drive)),
     );
     disks
+}
+
+/// The bus of the config drive. As in Nova, it is not SATA on aarch64, whose machine has no controller for it.
+pub(super) fn bus_of_drive(machine: &MachineOptions, architecture: GuestArchitecture) -> DiskBus {
+    match (machine.cdrom_bus, architecture) {
+        (None, GuestArchitecture::Aarch64) => DiskBus::Scsi,
+        _ => machine.bus_of_cdroms(),
+    }
 }
 
 fn qcow<'a>(

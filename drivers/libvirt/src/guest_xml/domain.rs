@@ -33,6 +33,16 @@ pub(super) struct DomainElement<'a> {
     pub(super) on_reboot: &'static str,
     pub(super) on_crash: &'static str,
     pub(super) devices: DevicesElement<'a>,
+    #[serde(rename = "launchSecurity", skip_serializing_if = "Option::is_none")]
+    pub(super) launch_security: Option<LaunchSecurity>,
+}
+
+/// Memory encryption.
+#[derive(Serialize)]
+pub(super) struct LaunchSecurity {
+    #[serde(rename = "@type")]
+    pub(super) kind: &'static str,
+    pub(super) policy: &'static str,
 }
 
 #[derive(Serialize)]
@@ -80,7 +90,11 @@ pub(super) struct MemoryElement {
 
 #[derive(Serialize)]
 pub(super) struct MemoryBacking {
-    pub(super) hugepages: HugePagesElement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hugepages: Option<HugePagesElement>,
+    /// The host does not swap the memory out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) locked: Option<()>,
 }
 
 #[derive(Serialize)]
@@ -167,6 +181,8 @@ pub(super) struct Os<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) firmware: Option<Firmware>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) loader: Option<Loader>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kernel: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) initrd: Option<&'a str>,
@@ -189,6 +205,12 @@ pub(super) struct BootMenu {
 #[derive(Serialize)]
 pub(super) struct Firmware {
     pub(super) feature: FirmwareFeature,
+}
+
+#[derive(Serialize)]
+pub(super) struct Loader {
+    #[serde(rename = "@stateless")]
+    pub(super) stateless: &'static str,
 }
 
 #[derive(Serialize)]
@@ -218,7 +240,8 @@ pub(super) struct Boot {
 #[derive(Serialize)]
 pub(super) struct Features {
     pub(super) acpi: (),
-    pub(super) apic: (),
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) apic: Option<()>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hyperv: Option<HypervElement>,
     #[serde(skip_serializing_if = "Option::is_none")]

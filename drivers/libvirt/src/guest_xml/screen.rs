@@ -8,6 +8,7 @@ use berth_virt::guest_spec::GuestSpec;
 use serde::Serialize;
 
 use super::{GuestXmlOptions, Virtualisation};
+use crate::architecture::GuestArchitecture;
 
 #[derive(Serialize)]
 pub(super) struct Graphics {
@@ -76,7 +77,14 @@ pub(super) fn inputs(spec: &GuestSpec, options: &GuestXmlOptions) -> Vec<Input> 
         bus: bus.as_str(),
     };
     match spec.machine.input_bus {
-        None => vec![input("tablet", InputBus::Usb)],
+        None if options.architecture == GuestArchitecture::X86_64 => {
+            vec![input("tablet", InputBus::Usb)]
+        }
+        // Its machine has no keyboard of its own.
+        None => vec![
+            input("tablet", InputBus::Usb),
+            input("keyboard", InputBus::Usb),
+        ],
         Some(bus) => vec![input("tablet", bus), input("keyboard", bus)],
     }
 }

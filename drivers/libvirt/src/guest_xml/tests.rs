@@ -3,8 +3,8 @@ use std::process::Command;
 
 use berth_model::{
     AddressWidth, ArqUuid, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate, DiskRates,
-    GuestLimits, InputBus, InterfaceModel, MachineOptions, MachineType, RngDevice, ScsiController,
-    TrafficLimit, VideoModel, WatchdogAction,
+    GuestLimits, InputBus, InterfaceModel, MachineOptions, MachineType, MemoryEncryption,
+    RngDevice, ScsiController, TrafficLimit, VideoModel, WatchdogAction,
 };
 use berth_virt::CpuSet;
 use berth_virt::conformance::sample_guest;
@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::architecture::GuestArchitecture;
 use crate::guest::LibvirtGuest;
 use crate::xml::Reader;
 
@@ -328,6 +329,31 @@ fn with_emulated_devices() -> GuestSpec {
     }
 }
 
+fn of_arm() -> GuestXmlOptions {
+    GuestXmlOptions {
+        architecture: GuestArchitecture::Aarch64,
+        ..with_screens()
+    }
+}
+
+fn encrypted(encryption: MemoryEncryption) -> GuestSpec {
+    let pages = MemoryPages::Huge { size_kib: 2048 };
+    GuestSpec {
+        topology: GuestTopology::plain(1, 256)
+            .and_then(|topology| topology.with_pages(pages))
+            .unwrap(),
+        machine: MachineOptions {
+            memory_encryption: Some(encryption),
+            ..MachineOptions::default()
+        },
+        boot: GuestBoot::Uefi {
+            secure_boot: false,
+            stateless: false,
+        },
+        ..with_networks()
+    }
+}
+
 /// One of each shape the document can have.
 fn shapes() -> Vec<(&'static str, String)> {
     let options = GuestXmlOptions::default();
@@ -357,12 +383,28 @@ fn shapes() -> Vec<(&'static str, String)> {
         };
         shapes.push((name, guest_xml(&spec, &options)));
     }
-    for (name, secure_boot) in [("uefi", false), ("secure_boot", true)] {
+    for (name, secure_boot, stateless) in [
+        ("uefi", false, false),
+        ("secure_boot", true, false),
+        ("stateless", false, true),
+    ] {
         let spec = GuestSpec {
-            boot: GuestBoot::Uefi { secure_boot },
+            boot: GuestBoot::Uefi {
+                secure_boot,
+                stateless,
+            },
             ..with_disks()
         };
         shapes.push((name, guest_xml(&spec, &options)));
+    }
+    for (name, spec) in [("arm", with_disks()), ("arm_networks", with_networks())] {
+        shapes.push((name, guest_xml(&spec, &of_arm())));
+    }
+    for (name, encryption) in [
+        ("sev", MemoryEncryption::AmdSev),
+        ("sev_es", MemoryEncryption::AmdSevEs),
+    ] {
+        shapes.push((name, guest_xml(&encrypted(encryption), &options)));
     }
     for (name, virtualisation) in [
         ("emulated", Virtualisation::Qemu),
@@ -700,10 +742,70 @@ fn a_guest_by_uefi_says_whether_only_signed_code_starts() {
     // Without it the guest could change the secure boot state.
     assert!(secure.contains("<smm state=\"on\"/>") && !uefi.contains("<smm"));
     assert!(!document("disks").contains("firmware"));
+    let stateless = r#"<loader stateless="yes"/>"#;
+    assert!(document("stateless").contains(stateless) && !uefi.contains(stateless));
 }
 
 #[test]
-fn every_guest_has_acpi_and_a_q35() {
+fn a_guest_with_encrypted_memory_has_it_locked_and_shares_none_for_dumps() {
+    let options = GuestXmlOptions::default();
+    for (encryption, policy) in [
+        (MemoryEncryption::AmdSev, "0x0033"),
+        (MemoryEncryption::AmdSevEs, "0x0037"),
+    ] {
+        let text = guest_xml(&encrypted(encryption), &options);
+        for part in [
+            r#"<launchSecurity type="sev">"#,
+            &format!("<policy>{policy}</policy>"),
+            "<locked/>",
+            r#"<page size="2048" unit="KiB"/>"#,
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("vmcoreinfo"), "{text}");
+    }
+    let plain = guest_xml(&plain(), &options);
+    assert!(!plain.contains("launchSecurity") && !plain.contains("<locked"));
+    assert!(plain.contains("vmcoreinfo"));
+}
+
+#[test]
+fn a_guest_of_aarch64_has_uefi_the_hosts_processor_and_nothing_of_x86() {
+    let windows = GuestSpec {
+        machine: MachineOptions {
+            windows: true,
+            ..MachineOptions::default()
+        },
+        cpu_model: CpuModel::HostModel,
+        ..with_disks()
+    };
+    let text = guest_xml(&windows, &of_arm());
+    for part in [
+        r#"<os firmware="efi">"#,
+        r#"<type arch="aarch64" machine="virt">hvm</type>"#,
+        r#"<cpu mode="host-passthrough"/>"#,
+        r#"<target dev="sda" bus="scsi"/>"#,
+        r#"<controller type="scsi" model="virtio-scsi"/>"#,
+        r#"<controller type="usb" model="qemu-xhci"/>"#,
+        r#"<input type="keyboard" bus="usb"/>"#,
+        r#"<clock offset="localtime"/>"#,
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for part in ["apic", "hyperv", "<timer", "smm", "sata"] {
+        assert!(!text.contains(part), "{part}: {text}");
+    }
+    // An emulated processor has all that the emulator has.
+    let emulated = GuestXmlOptions {
+        virtualisation: Virtualisation::Qemu,
+        ..of_arm()
+    };
+    let text = guest_xml(&plain(), &emulated);
+    assert!(text.contains(r#"<cpu mode="maximum"/>"#), "{text}");
+}
+
+#[test]
+fn every_guest_has_acpi_and_the_machine_of_its_host() {
     for (name, text) in shapes() {
         let document = roxmltree::Document::parse(&text).unwrap();
         let domain = document.root_element();
@@ -716,6 +818,7 @@ fn every_guest_has_acpi_and_a_q35() {
             "test" => None,
             "machine" => Some("pc-q35-7.2"),
             "pc" => Some("pc"),
+            "arm" | "arm_networks" => Some("virt"),
             _ => Some("q35"),
         };
         assert_eq!(machine.attribute("machine"), expected, "{name}");

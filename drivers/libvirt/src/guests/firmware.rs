@@ -9,6 +9,7 @@ use virt::connect::Connect;
 use super::error::refused;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
+use crate::stateless_firmware::has_stateless_firmware;
 
 /// Fails with [`GuestError::NoFirmware`] if the host lacks the firmware of a guest.
 pub(super) fn check_firmware(
@@ -16,7 +17,11 @@ pub(super) fn check_firmware(
     spec: &GuestSpec,
     options: &GuestXmlOptions,
 ) -> Result<(), GuestError> {
-    let GuestBoot::Uefi { secure_boot } = spec.boot else {
+    let GuestBoot::Uefi {
+        secure_boot,
+        stateless,
+    } = spec.boot
+    else {
         // QEMU includes a BIOS.
         return Ok(());
     };
@@ -27,15 +32,32 @@ pub(super) fn check_firmware(
         Virtualisation::Test => return Ok(()),
     };
     let emulator = options.emulator.as_ref().and_then(|path| path.to_str());
-    let machine = if spec.machine.is_pc() { "pc" } else { "q35" };
+    let machine = match spec.machine.is_pc() {
+        true => "pc",
+        false => options.architecture.machines()[0],
+    };
+    let arch = options.architecture.as_str();
     let text = connect
-        .domain_capabilities(emulator, Some("x86_64"), Some(machine), Some(kind), 0)
+        .domain_capabilities(emulator, Some(arch), Some(machine), Some(kind), 0)
         .map_err(refused(spec.uuid, "virConnectGetDomainCapabilities"))?;
     let capabilities = DomainCapabilities::read(&text).map_err(|error| GuestError::Malformed {
         origin: "libvirt".to_owned(),
         reason: error.to_string(),
     })?;
-    check_capabilities(spec.uuid, secure_boot, &capabilities)
+    check_capabilities(spec.uuid, secure_boot, &capabilities)?;
+    let is_there = !stateless
+        || has_stateless_firmware(connect, options.architecture, kind, secure_boot)
+            .map_err(refused(spec.uuid, "virConnectDomainXMLToNative"))?;
+    match (is_there, secure_boot) {
+        (true, _) => Ok(()),
+        (false, secure_boot) => Err(GuestError::NoFirmware {
+            uuid: spec.uuid,
+            firmware: match secure_boot {
+                false => "stateless UEFI firmware",
+                true => "stateless UEFI firmware with secure boot",
+            },
+        }),
+    }
 }
 
 /// Fails if the capabilities lack UEFI firmware, or its secure boot if the guest wants it.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{ConsumerUuid, NodeName, PciAddress};
+use berth_model::{ConsumerUuid, MemoryEncryption, NodeName, PciAddress};
 use berth_sysfs::{DeviceRefusal, SeenFunction, Sriov};
 use berth_virt::{
     CpuSet, GuestMdev, GuestView, HostNumaCell, HostView, HypervisorInfo, NodeCapabilities,
@@ -10,11 +10,12 @@ use berth_virt::{
 };
 use uuid::Uuid;
 
-use super::{ObservedFacts, devices};
+use super::{ObservedFacts, SteadyFacts, devices};
 use crate::capabilities::Capabilities;
+use crate::domain_capabilities::SevCapabilities;
 use crate::gpus::physical_gpus;
 use crate::guest::LibvirtGuest;
-use crate::options::LibvirtOptions;
+use crate::options::{LibvirtOptions, VirtType};
 use crate::traits::{Hypervisor, traits};
 
 /// The view, and the listed devices that are not offered.
@@ -84,13 +85,15 @@ fn node_view(
         devices: offered.devices,
         pci: options.pci(),
         customs: Vec::new(),
+        encryption_contexts: encryption_contexts(&facts.steady, options.virt_type),
         traits: traits(
             &facts.capabilities,
-            &facts.steady.features,
+            &facts.steady.guest_features,
             &facts.steady.domain,
             Hypervisor {
                 virt_type: options.virt_type,
                 has_screens: options.vnc.is_some(),
+                has_stateless_firmware: facts.steady.has_stateless_firmware,
                 is_qemu: facts.steady.kind == "QEMU",
                 libvirt: facts.steady.libvirt,
                 emulator: facts.steady.emulator,
@@ -108,6 +111,28 @@ fn node_view(
         cells,
     };
     Ok((seen, offered.refused))
+}
+
+/// The first QEMU with SEV-ES.
+const SEV_ES_QEMU: u32 = 8_000_000;
+
+/// The guests with encrypted memory that run at once. The kernel encrypts, so an emulator does not.
+fn encryption_contexts(
+    steady: &SteadyFacts,
+    virt_type: VirtType,
+) -> BTreeMap<MemoryEncryption, u64> {
+    let sev = steady.domain.sev.filter(|_| virt_type == VirtType::Kvm);
+    let has_es = steady.has_sev_es && steady.emulator >= SEV_ES_QEMU;
+    sev.map(|sev| contexts(sev, has_es)).unwrap_or_default()
+}
+
+fn contexts(sev: SevCapabilities, has_es: bool) -> BTreeMap<MemoryEncryption, u64> {
+    let es_guests = if has_es { sev.es_guests } else { 0 };
+    let all = [
+        (MemoryEncryption::AmdSev, sev.guests),
+        (MemoryEncryption::AmdSevEs, es_guests),
+    ];
+    all.into_iter().filter(|(_, guests)| *guests > 0).collect()
 }
 
 /// The node's capabilities in Nova's terms.
@@ -226,5 +251,18 @@ mod tests {
         ] {
             assert_eq!(online(of_tree, &cells, 4).to_string(), expected);
         }
+    }
+
+    #[test]
+    fn only_models_with_contexts_that_the_host_runs_are_offered() {
+        let both = SevCapabilities {
+            guests: 410,
+            es_guests: 99,
+        };
+        let of_sev = (MemoryEncryption::AmdSev, 410);
+        let of_es = (MemoryEncryption::AmdSevEs, 99);
+        assert_eq!(contexts(both, true), [of_sev, of_es].into());
+        assert_eq!(contexts(both, false), [of_sev].into());
+        assert!(contexts(SevCapabilities::default(), true).is_empty());
     }
 }

@@ -31,6 +31,8 @@ enum Sight {
     Cards,
     /// This machine's, which has no firmware but QEMU's own.
     WithoutFirmware,
+    /// This machine's, with UEFI firmware that keeps no variables.
+    WithStatelessFirmware,
     /// This machine's, and a Linux bridge `br0` in a network namespace of its own.
     WithBridge,
 }
@@ -48,6 +50,18 @@ const FIRMWARE: &str = "for folder in /usr/share/qemu/firmware /etc/qemu/firmwar
      done\n\
      exec \"$@\"";
 
+/// Debian's firmware without a place for its variables, as distributions ship it for confidential guests.
+const STATELESS_FIRMWARE: &str = r#"folder=$0/firmware
+mkdir "$folder"
+cp /usr/share/qemu/firmware/*.json "$folder"
+cat >"$folder/70-stateless.json" <<DESCRIPTION
+{"description": "UEFI firmware without variables", "interface-types": ["uefi"],
+ "mapping": {"device": "flash", "mode": "stateless", "executable": {"filename": "/usr/share/OVMF/OVMF_CODE_4M.fd", "format": "raw"}},
+ "targets": [{"architecture": "x86_64", "machines": ["pc-q35-*"]}], "features": ["acpi-s3"], "tags": []}
+DESCRIPTION
+mount --bind "$folder" /usr/share/qemu/firmware
+exec "$@""#;
+
 impl Daemon {
     pub(crate) fn start() -> Self {
         Self::seeing(Sight::Machine)
@@ -61,6 +75,11 @@ impl Daemon {
     /// A daemon on a machine without UEFI firmware.
     pub(crate) fn start_without_firmware() -> Self {
         Self::seeing(Sight::WithoutFirmware)
+    }
+
+    /// A daemon on a machine with UEFI firmware that keeps no variables.
+    pub(crate) fn start_with_stateless_firmware() -> Self {
+        Self::seeing(Sight::WithStatelessFirmware)
     }
 
     /// A daemon in a network namespace with a Linux bridge, `br0`.
@@ -114,6 +133,13 @@ impl Daemon {
         command.args(["--mount", "--propagation", "private", "--", "sh", "-euc"]);
         if self.sight == Sight::WithoutFirmware {
             command.args([FIRMWARE, "sh"]).arg(script);
+            return command;
+        }
+        if self.sight == Sight::WithStatelessFirmware {
+            command
+                .arg(STATELESS_FIRMWARE)
+                .arg(self.directory.path())
+                .arg(script);
             return command;
         }
         command

@@ -14,7 +14,10 @@ use crate::{PATIENCE, loaded};
 
 fn by_uefi(folder: &std::path::Path, secure_boot: bool) -> GuestSpec {
     GuestSpec {
-        boot: GuestBoot::Uefi { secure_boot },
+        boot: GuestBoot::Uefi {
+            secure_boot,
+            stateless: false,
+        },
         topology: GuestTopology::plain(1, 256).expect("a small guest"),
         ..guest_spec(folder, GuestDisks::default())
     }
@@ -84,6 +87,37 @@ async fn a_guest_with_secure_boot_gets_a_firmware_that_has_it() {
     assert_eq!(daemon.variables(), Vec::<std::path::PathBuf>::new());
 }
 
+fn stateless(spec: GuestSpec, secure_boot: bool) -> GuestSpec {
+    GuestSpec {
+        boot: GuestBoot::Uefi {
+            secure_boot,
+            stateless: true,
+        },
+        ..spec
+    }
+}
+
+#[tokio::test]
+async fn a_guest_with_stateless_firmware_keeps_no_variables() {
+    const TRAIT: &str = "COMPUTE_SECURITY_STATELESS_FIRMWARE";
+    loaded();
+    let daemon = Daemon::start_with_stateless_firmware();
+    let folder = tempfile::tempdir().expect("a folder");
+    let driver = driver(&daemon);
+    let node = crate::node(&driver).await;
+    assert!(node.traits.iter().any(|one| one.as_str() == TRAIT));
+    let spec = stateless(by_uefi(folder.path(), false), false);
+    let _ = driver.spawn(&spec).await.expect("it starts");
+    until_it_speaks(&spec).await;
+    assert_eq!(daemon.variables(), Vec::<std::path::PathBuf>::new());
+    let _ = driver.destroy(spec.uuid).await.expect("it ends");
+    // This host has such firmware for guests without secure boot alone.
+    let refused = driver.spawn(&stateless(spec, true)).await;
+    let refused = refused.expect_err("there is none").to_string();
+    let missing = "no stateless UEFI firmware with secure boot:";
+    assert!(refused.contains(missing), "{refused}");
+}
+
 #[tokio::test]
 async fn a_host_without_uefi_says_what_is_missing_and_keeps_nothing_of_the_guest() {
     loaded();
@@ -109,5 +143,10 @@ async fn a_host_without_uefi_says_what_is_missing_and_keeps_nothing_of_the_guest
     assert!(driver.guests().await.expect("guests are listed").is_empty());
     let node = crate::node(&driver).await;
     let traits: Vec<_> = node.traits.iter().map(|one| one.as_str()).collect();
-    assert!(!traits.contains(&"COMPUTE_FIRMWARE_UEFI"), "{traits:?}");
+    for name in [
+        "COMPUTE_FIRMWARE_UEFI",
+        "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+    ] {
+        assert!(!traits.contains(&name), "{traits:?}");
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{NodeName, ProviderName, ResourceClass, Trait};
 
-use super::{ProviderTreeError, cell_name, child_name};
+use super::{ProviderTreeError, cell_name, child_name, encryption_name};
 use crate::{
     CpuSet, HostNumaCell, NodeDisk, NodeView, NumaModel, PcpuModel, VgpuModel, VirtualFunctions,
 };
@@ -39,6 +39,12 @@ pub(super) fn desired_providers(
         add_flat(&mut wanted.root, seen);
     }
     add_gpus(&mut wanted, seen, node)?;
+    for (model, total) in &seen.encryption_contexts {
+        let amounts = InventoryAmounts::from([(ResourceClass::MEM_ENCRYPTION_CONTEXT, *total)]);
+        let traits = BTreeSet::from([model.required_trait()]);
+        let name = encryption_name(node, *model)?;
+        wanted.children.insert(name, (amounts, traits));
+    }
     Ok(wanted)
 }
 

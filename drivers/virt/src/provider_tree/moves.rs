@@ -171,6 +171,10 @@ impl MoveFinder<'_> {
     }
 
     fn reason_to_leave_root(&self, class: &ResourceClass) -> Option<&'static str> {
+        // Nova before release 32 had them on the root.
+        if *class == ResourceClass::MEM_ENCRYPTION_CONTEXT {
+            return Some("each model of memory encryption has a provider of its own");
+        }
         match ResourceKind::of(self.seen, class)? {
             ResourceKind::Mdev => Some(match self.seen.model.vgpu {
                 VgpuModel::PerGpu => "each GPU has a provider of its own",
@@ -195,7 +199,7 @@ impl MoveFinder<'_> {
             ChildKind::NumaCell if !cells_are_modelled(self.seen) => {
                 Some("NUMA cells are reported on the root again")
             }
-            ChildKind::Gpu | ChildKind::NumaCell => None,
+            ChildKind::Gpu | ChildKind::NumaCell | ChildKind::Encryption => None,
         }
     }
 }

@@ -4,15 +4,17 @@
 //! |---|---|
 //! | a GPU with virtual GPUs (mediated devices) | `<node>_pci_0000_84_00_0` |
 //! | a NUMA cell of the host | `<node>_numa0` |
+//! | a model of memory encryption | `<node>_amd_sev_es` |
 //!
-//! The functions build these names and find three kinds of children in Placement's current tree: children that the
+//! The functions build these names and find three sets of children in Placement's current tree: children that the
 //! driver may change, children that must be renamed, and children that lack an owner trait. Other children are
 //! foreign. Providers of whole PCI devices have other names (`<node>_0000:84:00.0`); the module `devices` handles them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid, Trait,
+    MemoryEncryption, NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid,
+    Trait,
 };
 
 use super::ProviderTreeError;
@@ -22,7 +24,11 @@ use super::ProviderTreeError;
 pub(crate) enum ChildKind {
     Gpu,
     NumaCell,
+    Encryption,
 }
+
+/// The models of memory encryption whose providers nova-compute writes.
+const ENCRYPTION: [&str; 4] = ["amd_sev", "amd_sev_es", "amd_sev_snp", "intel_tdx"];
 
 /// The trait of a provider of a whole PCI device, set by Nova's PCI tracker and by the module `devices`.
 pub(crate) const PCI_TRACKER_TRAIT: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
@@ -30,6 +36,14 @@ pub(crate) const PCI_TRACKER_TRAIT: Trait = Trait::known("COMPUTE_MANAGED_PCI_DE
 /// The name of the provider of a NUMA cell: `<node>_numa<id>`.
 pub(crate) fn cell_name(node: &NodeName, cell: u32) -> Result<ProviderName, ProviderTreeError> {
     child_name(node, &format!("numa{cell}"))
+}
+
+/// The name of the provider of a model of memory encryption: `<node>_amd_sev`.
+pub(crate) fn encryption_name(
+    node: &NodeName,
+    model: MemoryEncryption,
+) -> Result<ProviderName, ProviderTreeError> {
+    child_name(node, &model.as_str().replace('-', "_"))
 }
 
 /// The name `<node>_<suffix>`. Fails if it is too long for Placement.
@@ -50,6 +64,9 @@ pub(crate) fn child_kind(node: &NodeName, name: &ProviderName) -> Option<ChildKi
 fn kind_of_suffix(suffix: &str) -> Option<ChildKind> {
     if PciAddress::from_nodedev_name(suffix).is_ok() {
         return Some(ChildKind::Gpu);
+    }
+    if ENCRYPTION.contains(&suffix) {
+        return Some(ChildKind::Encryption);
     }
     let cell = suffix.strip_prefix("numa")?;
     let is_number = !cell.is_empty() && cell.bytes().all(|b| b.is_ascii_digit());
@@ -128,7 +145,7 @@ fn name_for_this_node(
 /// The part of a name after `<node>_`, for any node; `None` if the name does not have the pattern.
 fn suffix_of(name: &ProviderName) -> Option<&str> {
     let name = name.as_str();
-    let starts = ["_pci_", "_numa"].into_iter();
+    let starts = ["_pci_", "_numa", "_amd_sev", "_intel_tdx"].into_iter();
     let mut suffixes = starts.filter_map(|start| name.get(name.rfind(start)? + 1..));
     suffixes.find(|suffix| kind_of_suffix(suffix).is_some())
 }
@@ -188,6 +205,8 @@ mod tests {
             ("gpu-02_pci_0000_84_00_0", Some("pci_0000_84_00_0")),
             ("a_pci_b_pci_0000_84_00_0", Some("pci_0000_84_00_0")),
             ("a_numa_b_numa1", Some("numa1")),
+            ("gpu-02_amd_sev_es", Some("amd_sev_es")),
+            ("gpu-02_amd_sev_2", None),
             ("gpu-02_numa1x", None),
             ("gpu-02_0000:84:00.0", None),
             ("gpu-02", None),
@@ -198,11 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn a_child_of_this_node_is_a_gpu_or_a_numa_cell_according_to_its_name() {
+    fn the_name_of_a_child_of_this_node_tells_its_kind() {
         let node = NodeName::new("gpu-01").unwrap();
         for (name, kind) in [
             ("gpu-01_pci_0000_84_00_0", Some(ChildKind::Gpu)),
             ("gpu-01_numa0", Some(ChildKind::NumaCell)),
+            ("gpu-01_amd_sev", Some(ChildKind::Encryption)),
+            ("gpu-01_intel_tdx", Some(ChildKind::Encryption)),
             ("gpu-01_numa12", Some(ChildKind::NumaCell)),
             ("gpu-01_numa", None),
             ("gpu-01_numa_1", None),

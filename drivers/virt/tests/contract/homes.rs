@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_model::{HomelessReason, Inventory, PendingReshape, ResourceClass};
+use berth_model::{HomelessReason, Inventory, MemoryEncryption, PendingReshape, ResourceClass};
 use berth_virt::{
     GuestCpuPolicy, NodeView, NumaModel, PcpuModel, ResourceModel, Resources, UnreadableGuest,
     VgpuModel, provider_tree,
@@ -155,6 +155,25 @@ fn units_without_a_home_are_held_and_say_why() {
         panic!("{:?}", done.request.held())
     };
     assert_eq!((held.provider, held.used), (root_uuid(), 3));
+}
+
+#[test]
+fn contexts_of_encrypted_memory_leave_the_root_for_those_of_sev() {
+    let mut before = node();
+    before.customs = vec![custom("MEM_ENCRYPTION_CONTEXT", &[], 16)];
+    let mut after = node();
+    after.encryption_contexts = [
+        (MemoryEncryption::AmdSev, 16),
+        (MemoryEncryption::AmdSevEs, 8),
+    ]
+    .into();
+    let place = (root_uuid(), ResourceClass::MEM_ENCRYPTION_CONTEXT);
+    let done = upgrade(&before, &after, [(consumer(9), [(place, 1)].into())]);
+    assert_eq!(
+        done.shown(consumer(9)),
+        ["amd_sev MEM_ENCRYPTION_CONTEXT 1"]
+    );
+    assert!(done.request.homeless().is_empty());
 }
 
 #[test]

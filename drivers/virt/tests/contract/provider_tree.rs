@@ -1,7 +1,8 @@
 //! What is written into Placement's tree, and what stays unchanged.
 
 use berth_model::{
-    AllocationRatio, Inventory, NodeName, Plan, Provider, ProviderTree, Trait, Usages, plan,
+    AllocationRatio, Inventory, MemoryEncryption, NodeName, Plan, Provider, ProviderTree, Trait,
+    Usages, plan,
 };
 use berth_virt::{
     NodeDisk, NodeView, NumaModel, PcpuModel, ProviderTreeError, ResourceModel, VgpuModel,
@@ -77,6 +78,30 @@ fn each_model_reports_its_own_tree() {
             "CUSTOM_BIG 2"
         ]
     );
+}
+
+#[test]
+fn each_model_of_memory_encryption_has_a_provider_with_its_trait() {
+    let mut encrypting = node();
+    encrypting.encryption_contexts = [
+        (MemoryEncryption::AmdSev, 410),
+        (MemoryEncryption::AmdSevEs, 99),
+    ]
+    .into();
+    let tree = reported(&encrypting, &bare());
+    for (end, total, required) in [
+        ("amd_sev", 410, "HW_CPU_X86_AMD_SEV"),
+        ("amd_sev_es", 99, "HW_CPU_X86_AMD_SEV_ES"),
+    ] {
+        let name = format!("n1_{end}").parse().unwrap();
+        let child = tree.by_name(&name).unwrap();
+        let contexts = &child.inventories[&class("MEM_ENCRYPTION_CONTEXT")];
+        assert_eq!(contexts.total, total);
+        assert!(child.traits.contains(&Trait::new(required).unwrap()));
+    }
+    // A host that encrypts no more has no such providers.
+    let desired = provider_tree(&host(node()), &tree, &name()).unwrap();
+    assert_eq!(desired.tree, reported(&node(), &bare()));
 }
 
 #[test]

@@ -70,6 +70,7 @@ pub(crate) fn node() -> NodeView {
         devices: Vec::new(),
         pci: berth_virt::PciInPlacement::default(),
         customs: Vec::new(),
+        encryption_contexts: BTreeMap::new(),
         traits: BTreeSet::new(),
         capabilities: berth_virt::NodeCapabilities::default(),
         guests: BTreeMap::new(),

@@ -75,9 +75,9 @@ fn sized(flavor: &FlavorEntry) -> Option<LintFinding> {
             let is_size = (1..=4096).contains(&vcpus) && (1..=1 << 30).contains(&memory_mib);
             let image = BTreeMap::new();
             let machine = || GuestMachine::of(vcpus, memory_mib, &asked.extra_specs, &image);
-            // Of a flavor with secure boot, the image has to say that it boots by UEFI.
-            let needs_image = asked.extra_specs.contains_key("os:secure_boot");
-            if !is_size || needs_image {
+            // Of a flavor with secure boot or memory encryption, the image has to say that it boots by UEFI.
+            let mut needs_uefi = ["os:secure_boot", "hw:mem_encryption"].iter();
+            if !is_size || needs_uefi.any(|key| asked.extra_specs.contains_key(*key)) {
                 return None;
             }
             machine().err()?.to_string()

@@ -78,9 +78,9 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
             "error: flavor f, resources:CUSTOM_PCI: it asks for 3 units of one provider",
         ),
         (
-            "hw:mem_encryption_model",
-            "amd-sev-snp",
-            "note: flavor f, hw:mem_encryption_model: hosts do not read it: it has an effect only with hw:mem_encryption",
+            "hw:cpu_realtime_mask",
+            "^0",
+            "note: flavor f, hw:cpu_realtime_mask: hosts do not read it: it has an effect only with hw:cpu_realtime",
         ),
         (
             "quota:cpu_limit",
@@ -104,8 +104,8 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
         ("accel:device_profile", "gpu", ""),
         (
             "hw:mem_encryption_model",
-            "intel-tdx",
-            "error: flavor f, hw:mem_encryption_model: the value is `intel-tdx`; right would be: one of amd-sev, amd-sev-es, amd-sev-snp",
+            "intel-sgx",
+            "error: flavor f, hw:mem_encryption_model: the value is `intel-sgx`; right would be: one of amd-sev, amd-sev-es, amd-sev-snp, intel-tdx",
         ),
         (
             "resources:VPCU",

@@ -7,9 +7,11 @@ use crate::numbers;
 use crate::request::FlavorAndImage;
 
 /// The values of `hw:mem_encryption_model`.
-pub const MEMORY_ENCRYPTION_MODELS: [&str; 3] = [SEV, "amd-sev-es", SNP];
+pub const MEMORY_ENCRYPTION_MODELS: [&str; 4] = [SEV, SEV_ES, SNP, TDX];
 const SEV: &str = "amd-sev";
+const SEV_ES: &str = "amd-sev-es";
 const SNP: &str = "amd-sev-snp";
+const TDX: &str = "intel-tdx";
 
 type ConstraintResult<T> = Result<Option<T>, PlacementQueryError>;
 
@@ -82,7 +84,10 @@ impl<'a> Constraints<'a> {
         }
         let model = self.word("hw", "mem_encryption_model", &MEMORY_ENCRYPTION_MODELS)?;
         let needs = |property, wanted| {
-            let has = self.property(property).unwrap_or("none").to_owned();
+            let has = self
+                .property(property)
+                .unwrap_or("no such property")
+                .to_owned();
             Err(PlacementQueryError::MemoryEncryptionNeeds {
                 property,
                 wanted,
@@ -98,8 +103,12 @@ impl<'a> Constraints<'a> {
         }
         match model.unwrap_or(SEV) {
             SEV => Ok(Some("HW_CPU_X86_AMD_SEV")),
-            SNP if !self.has_stateless_firmware() => needs("hw_firmware_stateless", "true"),
+            SNP | TDX if !self.has_stateless_firmware() => needs("hw_firmware_stateless", "true"),
+            TDX if self.property("hw_video_model") != Some("none") => {
+                needs("hw_video_model", "none")
+            }
             SNP => Ok(Some("HW_CPU_X86_AMD_SEV_SNP")),
+            TDX => Ok(Some("HW_CPU_X86_INTEL_TDX")),
             _ => Ok(Some("HW_CPU_X86_AMD_SEV_ES")),
         }
     }

@@ -183,6 +183,12 @@ fn flavor_and_image_become_traits() {
             "DISK_GB:1,MEMORY_MB:512,MEM_ENCRYPTION_CONTEXT:1,VCPU:2",
         ),
         (
+            json!({"hw:mem_encryption": "1", "hw:mem_encryption_model": "intel-tdx"}),
+            uefi(json!({"hw_firmware_stateless": "true", "hw_video_model": "none"})),
+            "required",
+            "COMPUTE_SECURITY_STATELESS_FIRMWARE,HW_CPU_X86_INTEL_TDX",
+        ),
+        (
             json!({}),
             json!({"trait:CUSTOM_IMG": "required"}),
             "required",
@@ -236,6 +242,11 @@ fn what_contradicts_itself_is_not_asked() {
             json!({"hw:mem_encryption": "true"}),
             json!({}),
             "hw:mem_encryption needs an image with hw_firmware_type=uefi",
+        ),
+        (
+            json!({"hw:mem_encryption": "true", "hw:mem_encryption_model": "intel-tdx"}),
+            json!({"hw_firmware_type": "uefi", "hw_firmware_stateless": "yes"}),
+            "hw:mem_encryption needs an image with hw_video_model=none, and this one has no such property",
         ),
         (
             json!({"hw:mem_encryption": "true"}),

@@ -56,7 +56,13 @@ pub(super) fn spec(
             Some(body) => kernel(body, options)?,
             None => match machine.firmware {
                 GuestFirmware::Bios => GuestBoot::Disk,
-                GuestFirmware::Uefi { secure_boot } => GuestBoot::Uefi { secure_boot },
+                GuestFirmware::Uefi {
+                    secure_boot,
+                    stateless,
+                } => GuestBoot::Uefi {
+                    secure_boot,
+                    stateless,
+                },
             },
         },
         disks: files,

@@ -8,8 +8,10 @@ mod property;
 
 use std::collections::BTreeMap;
 
+use berth_model::LEGACY_IMAGE_PROPERTIES;
+
 pub use kind::architecture;
-use property::{KINDS, LEGACY};
+use property::KINDS;
 
 /// What an instance is booted from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -43,9 +45,9 @@ impl ImageProperties {
     /// Errors: the value of a property is invalid.
     pub fn new(kept: BTreeMap<String, String>) -> Result<Self, ImagePropertyError> {
         let mut properties = BTreeMap::new();
-        for (old, name) in LEGACY {
-            if let Some(value) = kept.get(*old) {
-                properties.insert((*name).to_owned(), canonical(old, name, value)?);
+        for (old, name) in LEGACY_IMAGE_PROPERTIES {
+            if let Some(value) = kept.get(old) {
+                properties.insert(name.to_owned(), canonical(old, name, value)?);
             }
         }
         properties.extend(of_vmware(&kept)?);
@@ -76,7 +78,7 @@ impl ImageProperties {
 
     /// The names that Nova knows, today's and old ones.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        let old = LEGACY.iter().map(|(old, _)| *old);
+        let old = LEGACY_IMAGE_PROPERTIES.iter().map(|(old, _)| *old);
         KINDS.iter().map(|(name, _)| *name).chain(old)
     }
 
@@ -104,7 +106,7 @@ fn kind_of(name: &str) -> Option<kind::PropertyKind> {
 }
 
 fn is_old(name: &str) -> bool {
-    name == "vmware_adaptertype" || LEGACY.iter().any(|(old, _)| *old == name)
+    name == "vmware_adaptertype" || LEGACY_IMAGE_PROPERTIES.iter().any(|(old, _)| *old == name)
 }
 
 /// The one spelling of a value; as it came where Nova does not know the name.

@@ -1,4 +1,4 @@
-//! The image properties that Nova knows, and their old names.
+//! The image properties that Nova knows.
 
 use super::kind::PropertyKind;
 
@@ -48,7 +48,7 @@ pub(super) const KINDS: &[(&str, PropertyKind)] = &[
     ("hw_mem_encryption", PropertyKind::Flag),
     (
         "hw_mem_encryption_model",
-        PropertyKind::OneOf(&["amd-sev", "amd-sev-es", "amd-sev-snp"]),
+        PropertyKind::OneOf(&["amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx"]),
     ),
     ("hw_mem_page_size", PropertyKind::Text),
     ("hw_numa_mem", PropertyKind::Text),
@@ -167,35 +167,6 @@ pub(super) const KINDS: &[(&str, PropertyKind)] = &[
     ("traits_required", PropertyKind::Text),
 ];
 
-/// An old name, and the one of today.
-pub(super) const LEGACY: &[(&str, &str)] = &[
-    ("architecture", "hw_architecture"),
-    ("owner_id", "img_owner_id"),
-    ("vmware_disktype", "hw_disk_type"),
-    ("vmware_image_version", "img_version"),
-    ("vmware_ostype", "os_distro"),
-    ("auto_disk_config", "hw_auto_disk_config"),
-    ("ipxe_boot", "hw_ipxe_boot"),
-    ("xenapi_device_id", "hw_device_id"),
-    ("xenapi_image_compression_level", "img_compression_level"),
-    ("vmware_linked_clone", "img_linked_clone"),
-    ("xenapi_use_agent", "img_use_agent"),
-    ("xenapi_skip_agent_inject_ssh", "os_skip_agent_inject_ssh"),
-    (
-        "xenapi_skip_agent_inject_files_at_boot",
-        "os_skip_agent_inject_files_at_boot",
-    ),
-    ("cache_in_nova", "img_cache_in_nova"),
-    ("vm_mode", "hw_vm_mode"),
-    ("bittorrent", "img_bittorrent"),
-    ("mappings", "img_mappings"),
-    ("block_device_mapping", "img_block_device_mapping"),
-    ("bdm_v2", "img_bdm_v2"),
-    ("root_device_name", "img_root_device_name"),
-    ("hypervisor_version_requires", "img_hv_requested_version"),
-    ("hypervisor_type", "img_hv_type"),
-];
-
 const DISK_BUSES: &[&str] = &[
     "fdc", "ide", "sata", "scsi", "usb", "virtio", "xen", "lxc", "uml",
 ];
@@ -271,6 +242,8 @@ const OLD_VIF_MODELS: &[(&str, &str)] = &[
 
 #[cfg(test)]
 mod tests {
+    use berth_model::LEGACY_IMAGE_PROPERTIES;
+
     use super::*;
 
     #[test]
@@ -285,15 +258,20 @@ mod tests {
         }
         for name in berth_model::image_property_names() {
             let is_known = KINDS.iter().any(|(it, _)| *it == name);
-            assert!(is_known || name == "hw_emulator_threads_policy", "{name}");
+            let others = [
+                "hw_emulator_threads_policy",
+                "hw_numa_cpus",
+                "vmware_adaptertype",
+            ];
+            assert!(is_known || others.contains(&name), "{name}");
         }
     }
 
     #[test]
     fn an_old_name_is_of_a_property_that_is_known() {
-        for (old, name) in LEGACY {
-            assert!(KINDS.iter().any(|(it, _)| it == name), "{name}");
-            assert!(KINDS.iter().all(|(it, _)| it != old), "{old}");
+        for (old, name) in LEGACY_IMAGE_PROPERTIES {
+            assert!(KINDS.iter().any(|(it, _)| *it == name), "{name}");
+            assert!(KINDS.iter().all(|(it, _)| *it != old), "{old}");
         }
     }
 }

@@ -400,6 +400,7 @@ fn device(bus: u8, condition: DeviceCondition) -> OfferedDevice {
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition,
     }

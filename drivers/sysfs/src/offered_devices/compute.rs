@@ -54,8 +54,12 @@ fn compute_card(
         return Ok(None);
     };
     let (class, traits) = (compute_class(first), compute_traits(first));
+    let link_group = &first.allowed.tags().link_group;
     for part in parts {
-        if compute_class(part) != class || compute_traits(part) != traits {
+        if compute_class(part) != class
+            || compute_traits(part) != traits
+            || part.allowed.tags().link_group != *link_group
+        {
             return Err(DeviceRefusal::MixedCard {
                 physical: address,
                 first: first.address(),
@@ -79,6 +83,7 @@ fn compute_card(
         device_type: kind::device_type(function, first.allowed.tags()),
         model: None,
         numa_node: function.numa_node,
+        link_group: link_group.clone(),
         // Functions with a physical network were excluded above.
         physical_network: None,
         class,

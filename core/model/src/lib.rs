@@ -103,7 +103,7 @@ pub use console_kind::{ConsoleKind, UnknownConsoleKind};
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_profile::{
     DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName, MOST_REQUESTS,
-    TraitDemand,
+    SAME_LINK_GROUP_KEY, TraitDemand,
 };
 pub use did_you_mean::{did_you_mean, nearest_name};
 pub use disposition::Disposition;

@@ -7,10 +7,10 @@ use berth_agent_tracker::options::{Rename, TrackerOptions};
 use berth_model::{ProviderUuid, ResourceClass, Trait};
 use berth_tests::claims::{Claim, Neighbours, add, claim, join, neighbours};
 use berth_tests::cloud::{Cloud, Snapshot};
-use berth_tests::host::{Host, consumer};
+use berth_tests::host::{Host, consumer, gpu};
 use berth_tests::node::{COMPUTE_ID, MemoryFiles, Node};
 use berth_tests::worlds::PlacementRows;
-use berth_virt::VgpuModel;
+use berth_virt::{DeviceOwner, VgpuModel};
 use uuid::Uuid;
 
 /// A scenario of the sweep.
@@ -20,14 +20,16 @@ pub(crate) enum FaultScenario {
     StartupReshape,
     Greenfield,
     Rename,
+    LinkGroups,
 }
 
 impl FaultScenario {
-    pub(crate) const ALL: [FaultScenario; 4] = [
+    pub(crate) const ALL: [FaultScenario; 5] = [
         FaultScenario::Tick,
         FaultScenario::StartupReshape,
         FaultScenario::Greenfield,
         FaultScenario::Rename,
+        FaultScenario::LinkGroups,
     ];
 
     pub(crate) const fn as_str(self) -> &'static str {
@@ -36,6 +38,7 @@ impl FaultScenario {
             FaultScenario::StartupReshape => "startup_reshape",
             FaultScenario::Greenfield => "greenfield",
             FaultScenario::Rename => "rename",
+            FaultScenario::LinkGroups => "link_groups",
         }
     }
 }
@@ -73,6 +76,7 @@ impl Situation {
             FaultScenario::StartupReshape => startup_reshape().await,
             FaultScenario::Greenfield => greenfield().await,
             FaultScenario::Rename => rename().await,
+            FaultScenario::LinkGroups => link_groups().await,
         }
     }
 }
@@ -281,4 +285,35 @@ async fn rename() -> Situation {
     situation.expected = expected(&[(0, &[cpu, memory, (&a, 1)]), (1, &[cpu, memory, (&b, 1)])]);
     assert!(situation.files.contains_key(COMPUTE_ID));
     situation
+}
+
+/// Two GPUs become a link group, and the group that one of them was in goes. Each is in a guest.
+async fn link_groups() -> Situation {
+    let host = |groups: [Option<&str>; 2]| {
+        let owners = [DeviceOwner::Compute, DeviceOwner::Accelerator];
+        let gpus = (0..).zip(owners.into_iter().zip(groups));
+        gpus.fold(Host::new("gpu-01"), |host, (n, (owner, group))| {
+            let host = host.whole_gpu(n, owner, group);
+            host.guest_as(n.into(), |guest| guest.functions = [gpu(n)].into())
+        })
+    };
+    let was = host([None, Some("old")]);
+    let is = host([Some("bridge"), Some("bridge")]);
+    let seeded = seeded(&was).await;
+    let root = seeded.root;
+    let gpus = was.view().nodes[was.name()].devices.clone();
+    let claims = (0..).zip(&gpus).map(|(n, gpu)| {
+        let claim = Claim::of(consumer(n)).and_a_guest(root);
+        claim.and(gpu.provider_uuid(was.name(), root), &gpu.class, 1)
+    });
+    claim(&seeded.cloud.placement(), claims.collect()).await;
+    let [a, b] = [0, 1].map(|n: usize| {
+        let name = gpus[n].provider_name(was.name());
+        format!("{name} {}", gpus[n].class)
+    });
+    let (cpu, memory) = (("gpu-01 VCPU", 1), ("gpu-01 MEMORY_MB", 256));
+    Situation {
+        expected: expected(&[(0, &[cpu, memory, (&a, 1)]), (1, &[cpu, memory, (&b, 1)])]),
+        ..seeded.situation(FaultScenario::LinkGroups, was, is).await
+    }
 }

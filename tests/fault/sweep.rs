@@ -283,3 +283,8 @@ fn a_first_start_fails_well_at_every_effect() {
 fn a_rename_fails_well_at_every_effect() {
     fails_well_at_every_effect(FaultScenario::Rename);
 }
+
+#[test]
+fn link_groups_under_guests_fail_well_at_every_effect() {
+    fails_well_at_every_effect(FaultScenario::LinkGroups);
+}

@@ -5,6 +5,7 @@
 mod agent;
 mod boot;
 mod holdings;
+mod link_groups;
 mod needs;
 mod offline;
 mod reshape;

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderName, ResourceClass, Trait};
+use berth_model::{
+    ConsumerUuid, LinkGroupName, NodeName, PciAddress, ProviderName, ResourceClass, Trait,
+};
 use berth_virt::{
-    CpuSet, CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostNumaCell,
-    HostView, HypervisorInfo, NodeCpus, NodeDisk, NodeView, OfferedMdevs, PhysicalGpu, PowerState,
-    ResourceModel,
+    ClassOrigin, CpuSet, CustomResource, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit,
+    GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostNumaCell, HostView, HypervisorInfo,
+    NodeCpus, NodeDisk, NodeView, OfferedDevice, OfferedHandle, OfferedMdevs, PciInPlacement,
+    PhysicalGpu, PowerState, ResourceModel,
 };
 use uuid::Uuid;
 
@@ -136,6 +139,41 @@ impl Host {
             for there in node.gpus.iter_mut().filter(|there| there.address == gpu(n)) {
                 there.offered = None;
             }
+        })
+    }
+
+    /// With the n-th whole GPU of this service, in this link group.
+    ///
+    /// # Panics
+    /// The name is no link group's.
+    #[must_use]
+    pub fn whole_gpu(self, n: u8, owner: DeviceOwner, group: Option<&str>) -> Self {
+        let group = group.map(|name| LinkGroupName::new(name).expect("a link group's name"));
+        self.with(|node| {
+            node.pci = PciInPlacement::Reported;
+            node.devices.push(OfferedDevice {
+                address: gpu(n),
+                vendor_id: 0x10de,
+                product_id: 0x20b7,
+                owner,
+                device_type: DeviceType::Gpu,
+                model: None,
+                numa_node: None,
+                link_group: group,
+                physical_network: None,
+                network_functions: BTreeMap::new(),
+                class: match owner {
+                    DeviceOwner::Compute => ResourceClass::pci_device(0x10de, 0x20b7),
+                    DeviceOwner::Accelerator => ResourceClass::PGPU,
+                },
+                class_origin: ClassOrigin::Configured,
+                traits: BTreeSet::new(),
+                handles: vec![OfferedHandle::Function(gpu(n))],
+                unit: DeviceUnit::Handle,
+                unfit_handles: BTreeSet::new(),
+                one_time_use: false,
+                condition: DeviceCondition::Fit,
+            });
         })
     }
 

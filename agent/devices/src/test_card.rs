@@ -141,6 +141,7 @@ pub fn offered(handles: Vec<OfferedHandle>) -> OfferedDevice {
         handles,
         unit: berth_virt::DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }

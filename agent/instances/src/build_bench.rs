@@ -402,6 +402,7 @@ pub fn bench_of_devices() -> Bench {
             .collect(),
         unit: berth_virt::DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition: DeviceCondition::Fit,
     };

@@ -202,6 +202,7 @@ pub(super) fn test_device(functions: Vec<PciAddress>) -> OfferedDevice {
         handles: functions.into_iter().map(OfferedHandle::Function).collect(),
         unit: berth_virt::DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition: berth_virt::DeviceCondition::Fit,
     }

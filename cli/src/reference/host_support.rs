@@ -19,8 +19,8 @@ pub fn flavors_and_images_page() -> String {
          | scheduler | The scheduler or the accelerator service reads it |\n\
          | no effect | No service and no host reads it, and the guest loses no protection |\n\
          | refused | A server with it is refused, unless the value requests nothing: empty, or one of those shown |\n\n\
-         An unknown extra spec in `hw:`, `hw_rng:`, `hw_video:`, `os:` or `quota:` is refused; a plugin of the scheduler may define\n\
-         others. Other scopes are free. `resources…`, `trait…`, `capabilities:` and `aggregate_instance_extra_specs:` are for the\n\
+         An unknown extra spec in `berth:`, `hw:`, `hw_rng:`, `hw_video:`, `os:` or `quota:` is refused; a plugin of the scheduler\n\
+         may define others. Other scopes are free. `resources…`, `trait…`, `capabilities:` and `aggregate_instance_extra_specs:` are for the\n\
          scheduler.\n\n## Extra specs\n\n| extra spec | support | note |\n| --- | --- | --- |\n\
          | `hw:numa_cpus.N`, `hw:numa_mem.N` | honoured | |\n",
     );

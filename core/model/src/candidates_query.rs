@@ -11,7 +11,7 @@ mod relax;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{GroupPolicy, GroupSuffix, RequestGroup, RequestGroups, query_string};
+use crate::{GroupPolicy, GroupSuffix, RequestGroup, RequestGroups, Trait, query_string};
 
 pub use read::CandidatesQueryError;
 pub use relax::{QueryDemand, QueryRelaxation};
@@ -46,6 +46,15 @@ impl CandidatesQueryGroup {
     /// Whether it has no resources and only restricts where other groups are (`same_subtree`).
     fn is_resourceless(&self) -> bool {
         self.resources.is_empty()
+    }
+
+    /// Whether it stands for a link group. Other groups name it in `same_subtree`; alone it demands nothing.
+    fn is_link_group(&self) -> bool {
+        let link_group = Self {
+            required: BTreeSet::from([Trait::CUSTOM_LINK_GROUP.to_string()]),
+            ..Self::default()
+        };
+        *self == link_group
     }
 }
 
@@ -141,7 +150,7 @@ impl CandidatesQuery {
 impl From<&RequestGroups> for CandidatesQuery {
     fn from(groups: &RequestGroups) -> Self {
         let of_group = |group: &RequestGroup| {
-            let names = |traits: &BTreeSet<crate::Trait>| -> BTreeSet<String> {
+            let names = |traits: &BTreeSet<Trait>| -> BTreeSet<String> {
                 traits.iter().map(ToString::to_string).collect()
             };
             let amounts = group.resources.iter();
@@ -165,6 +174,16 @@ impl From<&RequestGroups> for CandidatesQuery {
             limit: groups.limit(),
             same_subtrees: Vec::new(),
         };
+        for (number, suffixes) in groups.link_groups().iter().enumerate() {
+            let own = GroupSuffix::of_link_group(number);
+            let all = suffixes.iter().chain([&own]).map(ToString::to_string);
+            query.same_subtrees.push(all.collect());
+            let group = CandidatesQueryGroup {
+                required: BTreeSet::from([Trait::CUSTOM_LINK_GROUP.to_string()]),
+                ..CandidatesQueryGroup::default()
+            };
+            query.groups.insert(Some(own), group);
+        }
         let mut unsuffixed = of_group(groups.unsuffixed());
         unsuffixed.in_tree = groups.in_tree().map(|provider| provider.to_string());
         if unsuffixed != CandidatesQueryGroup::default() {

@@ -1,6 +1,6 @@
 //! Device profiles: named groups of accelerator resources and traits that an operator offers (Cyborg, API 2.0 to 2.3).
 //!
-//! A group is a flat JSON object of strings. Keys begin with `resources:`, `trait:` or `accel:`. One request (ARQ) is made for
+//! A group is a flat JSON object of strings. Keys begin with `resources:`, `trait:` or `accel:`. `accel:same_link_group` is Berth's own. One request (ARQ) is made for
 //! each unit of each `resources:` amount of each group. Callers: the accelerator service, the conductor (request groups).
 
 use std::collections::BTreeSet;
@@ -97,6 +97,8 @@ pub struct DeviceProfileGroup {
 const RESOURCES: &str = "resources:";
 const TRAIT: &str = "trait:";
 const ACCEL: &str = "accel:";
+/// The key of a group whose devices are of the same link group as those of the other groups with its value. Not in Cyborg.
+pub const SAME_LINK_GROUP_KEY: &str = "accel:same_link_group";
 /// Xilinx cards have two physical functions each, and the real service makes a request for each of them.
 const TWO_FUNCTIONS: &str = "CUSTOM_FPGA_XILINX";
 
@@ -160,6 +162,12 @@ impl DeviceProfileGroup {
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.entries().find(|(k, _)| *k == key).map(|(_, v)| v)
+    }
+
+    /// A label: all groups of the profile with the same one get devices of one link group. `None`: devices of any groups.
+    #[must_use]
+    pub fn same_link_group(&self) -> Option<&str> {
+        self.get(SAME_LINK_GROUP_KEY)
     }
 
     /// Resource classes and amounts. The names are strings, because Cyborg accepts `GPU`, which is not a class of Placement.

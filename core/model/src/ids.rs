@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::PciAddress;
+use crate::{LinkGroupName, PciAddress};
 
 /// The text is not a UUID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -231,7 +231,15 @@ impl NodeName {
         self.short_name(&format!("fabric_{id}"))
     }
 
-    /// A node's name has at most 160 characters, and an address or a partition 17, so a provider's 200 are never exceeded.
+    /// The name of the provider of a link group of this node: `gpu-01_link-nvlink0`. A group's name has no underscore, so the end
+    /// of a provider's name shows what it stands for.
+    #[must_use]
+    pub fn link_group_name(&self, group: &LinkGroupName) -> ProviderName {
+        self.short_name(&format!("link-{group}"))
+    }
+
+    /// A node's name has at most 160 characters, an address or a partition 17, and a link group 37, so a provider's 200 are never
+    /// exceeded.
     fn short_name(&self, suffix: &str) -> ProviderName {
         ProviderName(format!("{}_{suffix}", self.as_str()).into())
     }
@@ -290,13 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_node_has_room_for_the_longest_address() {
+    fn the_longest_node_has_room_for_the_longest_address_and_link_group() {
         let node = NodeName::new(&"x".repeat(160)).unwrap();
         let address = "ffffffff:ff:1f.7".parse().unwrap();
         for name in [
             node.pci_device_name(address),
             node.deployable_name(address),
             node.fabric_partition_name(u32::MAX),
+            node.link_group_name(&LinkGroupName::new(&"g".repeat(32)).unwrap()),
         ] {
             assert_eq!(ProviderName::new(name.as_str()), Ok(name));
         }

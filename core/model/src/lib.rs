@@ -42,6 +42,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | held | inventory with total = reserved = usage, marked by a max_unit above it ([`Inventory::is_held`], [`HeldUnits`]): its units have no new home, and nothing can be claimed from it |
+//! | link group | [`LinkGroupName`]: devices of one node that a fast link connects; a provider between the root and these devices |
 //! | home | [`Home`]: where an allocation goes when its inventory moves |
 //! | desired state | what should be: a tree, a guest, its power. It is computed from configuration and requests, and written down before anybody acts on it |
 //! | observe | read the state of the machine or of another service into a value; never changes anything |
@@ -78,6 +79,7 @@ mod error_chain;
 mod exponential_backoff;
 mod ids;
 mod inventory;
+mod link_group;
 mod machine;
 mod pci_address;
 mod plan;
@@ -101,7 +103,7 @@ pub use console_kind::{ConsoleKind, UnknownConsoleKind};
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_profile::{
     DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName, MOST_REQUESTS,
-    TraitDemand,
+    SAME_LINK_GROUP_KEY, TraitDemand,
 };
 pub use did_you_mean::{did_you_mean, nearest_name};
 pub use disposition::Disposition;
@@ -112,6 +114,7 @@ pub use ids::{
     ProviderName, ProviderNameError, ProviderUuid, UuidError,
 };
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
+pub use link_group::{LinkGroupName, LinkGroupNameError};
 pub use machine::{
     AddressWidth, Affinity, AllowedValues, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate,
     DiskRates, EXTRA_SPEC_SCOPES, EmulatorThreads, FlavorExtraSpecError, FlavorPlacement,

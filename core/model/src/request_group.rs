@@ -103,6 +103,12 @@ impl GroupSuffix {
         Self(format!("device_profile_{group}"))
     }
 
+    /// The suffix of the group without resources that stands for a link group of a query, counted from 0.
+    #[must_use]
+    pub fn of_link_group(number: usize) -> Self {
+        Self(format!("_link_group_{number}"))
+    }
+
     /// The suffix as text, as it ends the parameters of a query.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -167,6 +173,8 @@ impl RequestGroup {
 pub struct RequestGroups {
     unsuffixed: RequestGroup,
     suffixed: BTreeMap<GroupSuffix, RequestGroup>,
+    /// Sets of groups whose providers must be below one link group.
+    link_groups: Vec<BTreeSet<GroupSuffix>>,
     /// How many of the groups with a suffix come from the flavor.
     of_flavor: usize,
     policy: Option<GroupPolicy>,
@@ -184,6 +192,7 @@ impl Default for RequestGroups {
         Self {
             unsuffixed: RequestGroup::default(),
             suffixed: BTreeMap::new(),
+            link_groups: Vec::new(),
             of_flavor: 0,
             policy: None,
             root_required: BTreeSet::new(),
@@ -205,6 +214,12 @@ impl RequestGroups {
     /// The groups with a suffix; one provider must have all resources of a group.
     pub fn suffixed(&self) -> impl Iterator<Item = (&GroupSuffix, &RequestGroup)> {
         self.suffixed.iter()
+    }
+
+    /// Sets of groups whose providers must be below one link group, a set for each link group.
+    #[must_use]
+    pub fn link_groups(&self) -> &[BTreeSet<GroupSuffix>] {
+        &self.link_groups
     }
 
     /// Whether groups with suffixes may share a provider, if given.
@@ -235,12 +250,14 @@ impl RequestGroups {
         self.limit
     }
 
-    /// Adds the groups of a device profile, group N with the suffix `device_profile_N`. Fails if the profile has a
+    /// Adds the groups of a device profile, group N with the suffix `device_profile_N`. Groups with the same
+    /// [`crate::DeviceProfileGroup::same_link_group`] get devices of one link group. Fails if the profile has a
     /// class that Placement does not have, or the flavor uses one of the suffixes.
     pub fn with_device_profile(
         mut self,
         profile: &DeviceProfileGroups,
     ) -> Result<Self, RequestGroupsError> {
+        let mut link_groups: BTreeMap<&str, BTreeSet<GroupSuffix>> = BTreeMap::new();
         for (index, asked) in profile.as_slice().iter().enumerate() {
             let mut group = RequestGroup::default();
             for (name, amount) in asked.resources() {
@@ -260,10 +277,22 @@ impl RequestGroups {
             if self.suffixed.contains_key(&suffix) {
                 return Err(RequestGroupsError::Twice { suffix });
             }
+            if let Some(label) = asked.same_link_group() {
+                let of_label = link_groups.entry(label).or_default();
+                of_label.insert(suffix.clone());
+            }
             self.suffixed.insert(suffix, group);
         }
+        for suffixes in link_groups.into_values() {
+            let suffix = GroupSuffix::of_link_group(self.link_groups.len());
+            if self.suffixed.contains_key(&suffix) {
+                return Err(RequestGroupsError::Twice { suffix });
+            }
+            self.link_groups.push(suffixes);
+        }
         // Only the flavor's groups count: a flavor with at most one group never needed a policy.
-        if self.policy.is_none() && self.suffixed.len() >= 2 && self.of_flavor < 2 {
+        let suffixed = self.suffixed.len() + self.link_groups.len();
+        if self.policy.is_none() && suffixed >= 2 && self.of_flavor < 2 {
             self.policy = Some(GroupPolicy::None);
         }
         Ok(self)

@@ -33,6 +33,8 @@ impl Trait {
     pub const OWNER_CYBORG: Trait = Trait(Symbol(Cow::Borrowed("OWNER_CYBORG")));
     /// Berth created the provider (used if `OWNER_NOVA` is switched off).
     pub const CUSTOM_OWNER_BERTH: Trait = Trait(Symbol(Cow::Borrowed("CUSTOM_OWNER_BERTH")));
+    /// The provider is a link group: devices that a fast link connects are below it.
+    pub const CUSTOM_LINK_GROUP: Trait = Trait(Symbol(Cow::Borrowed("CUSTOM_LINK_GROUP")));
     /// The provider is a NUMA cell of its root.
     pub const HW_NUMA_ROOT: Trait = Trait(Symbol(Cow::Borrowed("HW_NUMA_ROOT")));
 

@@ -63,7 +63,7 @@ pub struct ProviderChange {
     /// Its new name, if it changes.
     pub renamed: Option<ProviderName>,
     /// Its new parent, if it changes.
-    pub placed_under: Option<ProviderUuid>,
+    pub placed_under: Option<(ProviderUuid, ProviderName)>,
     /// Changed inventories, one entry per resource class.
     pub inventories: Vec<(ResourceClass, InventoryChange)>,
     /// Added and removed traits of the provider.
@@ -128,8 +128,8 @@ impl TreeDiff {
             }
             change.traits.apply(&mut provider.traits);
             change.aggregates.apply(&mut provider.aggregates);
-            if let Some(parent) = change.placed_under {
-                tree.place_under(change.uuid, parent)?;
+            if let Some((parent, _)) = &change.placed_under {
+                tree.place_under(change.uuid, *parent)?;
             }
         }
         for (uuid, _) in &self.removed {
@@ -152,7 +152,7 @@ pub fn diff(current: &ProviderTree, desired: &ProviderTree) -> TreeDiff {
     let changed = desired
         .all()
         .into_iter()
-        .filter_map(|to| current.get(to.uuid()).map(|from| change(from, to)))
+        .filter_map(|to| current.get(to.uuid()).map(|from| change(from, to, desired)))
         .filter(|change| !change.is_empty())
         .collect();
     let mut diff = TreeDiff {
@@ -188,13 +188,14 @@ impl TreeDiff {
             } else if !provider.inventories.is_empty() {
                 let mut emptied = provider.clone();
                 emptied.inventories.clear();
-                self.changed.push(change(provider, &emptied));
+                self.changed.push(change(provider, &emptied, current));
             }
         }
     }
 }
 
-fn change(from: &Provider, to: &Provider) -> ProviderChange {
+/// The changes of a provider; `desired` has the name of its parent.
+fn change(from: &Provider, to: &Provider, desired: &ProviderTree) -> ProviderChange {
     let mut inventories = Vec::new();
     for (class, inventory) in &to.inventories {
         match from.inventories.get(class) {
@@ -218,7 +219,10 @@ fn change(from: &Provider, to: &Provider) -> ProviderChange {
         uuid: to.uuid(),
         name: from.name.clone(),
         renamed: (from.name != to.name).then(|| to.name.clone()),
-        placed_under: to.parent().filter(|_| from.parent() != to.parent()),
+        placed_under: to
+            .parent()
+            .filter(|_| from.parent() != to.parent())
+            .and_then(|parent| Some((parent, desired.get(parent)?.name.clone()))),
         inventories,
         traits: ChangeSet::between(&from.traits, &to.traits),
         aggregates: ChangeSet::between(&from.aggregates, &to.aggregates),
@@ -251,7 +255,7 @@ impl fmt::Display for ProviderChange {
         if let Some(name) = &self.renamed {
             writeln!(f, "    name: {} -> {name}", self.name)?;
         }
-        if let Some(parent) = &self.placed_under {
+        if let Some((_, parent)) = &self.placed_under {
             writeln!(f, "    parent: {parent}")?;
         }
         for (class, change) in &self.inventories {

@@ -178,6 +178,9 @@ fn device(device: &OfferedDevice) -> Table {
     if let Some(cell) = device.numa_node {
         put(&mut table, "numa", i64::from(cell));
     }
+    if let Some(group) = &device.link_group {
+        put(&mut table, "link_group", group.as_str());
+    }
     if let Some(network) = &device.physical_network {
         put(&mut table, "physical_network", network.as_str());
     }

@@ -124,6 +124,13 @@ impl AllowList {
         specs.find(|spec| spec.is_by_name()).map(DeviceSpec::entry)
     }
 
+    /// The numbers, counted from 1, and the addresses of the entries that put one function into a link group.
+    pub fn single_functions_in_link_groups(&self) -> impl Iterator<Item = (usize, PciAddress)> {
+        let specs = self.specs.iter();
+        let grouped = specs.filter(|spec| spec.tags().link_group.is_some());
+        grouped.filter_map(|spec| Some((spec.entry(), spec.single()?)))
+    }
+
     /// An entry of this list and one of another with the same address, so that the device would have two owners on any
     /// host. Other overlaps can only be detected on the host.
     #[must_use]

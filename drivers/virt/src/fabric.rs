@@ -286,6 +286,8 @@ fn offered(
     let set_aside = members.iter().flat_map(|member| &member.unfit_handles);
     Some(OfferedDevice {
         numa_node: numa_node.filter(|_| is_in_one_cell),
+        // Flavors request a partition by its class, and its GPUs are connected.
+        link_group: None,
         physical_network: None,
         network_functions: BTreeMap::new(),
         class: partition.class.clone(),

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use berth_model::{NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClass, Trait};
+use berth_model::{
+    LinkGroupName, NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClass, Trait,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -40,7 +42,7 @@ pub fn vendor_name(vendor_id: u16) -> Option<&'static str> {
     known.map(|(_, name)| *name)
 }
 
-/// A device offered to guests, or a card with offered parts. It is one child provider of the root.
+/// A device offered to guests, or a card with offered parts. It is one child provider of the root or of its link group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedDevice {
     /// The offered function, or the physical function of the offered virtual functions or mediated devices.
@@ -57,6 +59,8 @@ pub struct OfferedDevice {
     pub model: Option<String>,
     /// The NUMA cell it is attached to, if the host reports it.
     pub numa_node: Option<u32>,
+    /// The configured group of devices that a fast link connects. Its provider is the parent of the device's.
+    pub link_group: Option<LinkGroupName>,
     /// The configured physical network; requests of Neutron ports need it with the device's address.
     pub physical_network: Option<String>,
     /// What Neutron's port bindings need to know about its virtual functions. Only of a network card whose functions are for
@@ -421,6 +425,7 @@ mod tests {
             device_type: DeviceType::Gpu,
             model: None,
             numa_node: None,
+            link_group: None,
             physical_network: None,
             network_functions: BTreeMap::new(),
             class: ResourceClass::PGPU,

@@ -2,24 +2,27 @@
 //!
 //! [`wanted`] computes the amounts per provider and class under the node's model; [`moves`] finds the inventories that
 //! Placement has elsewhere; [`names`] recognises the children that this driver names; [`devices`] handles the children
-//! of offered devices. This module writes the desired amounts into Placement's tree and leaves everything foreign
-//! unchanged.
+//! of offered devices, and [`link_groups`] the level above those that a fast link connects. This module writes the
+//! desired amounts into Placement's tree and leaves everything foreign unchanged.
 
 mod desired_providers;
 mod devices;
+mod link_groups;
 mod moves;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    AllocationRatio, DesiredTree, Disposition, Inventory, InventoryError, Move, NodeName, Provider,
-    ProviderName, ProviderNameError, ProviderTree, ProviderUuid, ResourceClass, Trait, TreeError,
+    AllocationRatio, DesiredTree, Disposition, Inventory, InventoryError, LinkGroupName, Move,
+    NodeName, Provider, ProviderName, ProviderNameError, ProviderTree, ProviderUuid, ResourceClass,
+    Trait, TreeError,
 };
 
 use desired_providers::{DesiredProviders, InventoryAmounts};
 pub(crate) use desired_providers::{card_cell, cells_are_modelled, dedicated_are_pcpu};
 pub(crate) use devices::{desired_devices as wanted_devices, device_of};
+pub(crate) use link_groups::device_children;
 pub(crate) use names::PCI_TRACKER_TRAIT;
 use names::{ChildKind, child_kind};
 pub(crate) use names::{cell_name, child_name, encryption_name};
@@ -130,6 +133,8 @@ pub fn provider_tree(
     let devices = devices::desired_devices(seen, node);
     let mut renames = names::children_to_rename(current, node, wanted.children.keys())?;
     renames.extend(devices::children_to_rename(current, node, &devices)?);
+    let groups = link_groups::wanted(node, devices.values().copied());
+    renames.extend(link_groups::children_to_rename(current, node, &groups)?);
     if !renames.is_empty() {
         // The children are renamed first, so that no duplicates are created; the rest follows in the next tick.
         return Ok(DesiredTree {
@@ -170,6 +175,7 @@ pub fn provider_tree(
     let held_traits = writer.remove_devices(&mut tree);
     writer.write_children(&mut tree, &wanted)?;
     writer.write_devices(&mut tree)?;
+    writer.remove_link_groups(&mut tree, &groups);
     if has_accelerators(&tree) {
         tree.root_mut().traits.insert(COMPUTE_ACCELERATORS);
     }
@@ -293,8 +299,7 @@ impl TreeWriter<'_> {
             devices::is_obsolete(self.seen, self.current, self.devices, provider)
         };
         let mut held_traits = BTreeMap::new();
-        let children = self.current.children(self.current.root().uuid());
-        for provider in children.into_iter().filter(goes) {
+        for provider in device_children(self.current).into_iter().filter(goes) {
             let uuid = provider.uuid();
             if self.current.children(uuid).is_empty() {
                 tree.remove(uuid);
@@ -309,18 +314,28 @@ impl TreeWriter<'_> {
 
     fn write_devices(&self, tree: &mut ProviderTree) -> Result<(), ProviderTreeError> {
         let root = tree.root().uuid();
+        let refuse = |source| ProviderTreeError::Tree {
+            node: self.node.clone(),
+            source,
+        };
         for (name, device) in self.devices {
-            let there = tree.by_name(name).map(Provider::uuid);
-            let uuid = match there.filter(|uuid| tree.is_own(*uuid)) {
-                Some(uuid) => uuid,
+            let parent = match &device.link_group {
+                Some(group) => self.link_group(tree, group)?,
+                None => root,
+            };
+            let there = tree.by_name(name);
+            let there = there.map(|there| (there.uuid(), there.parent()));
+            let uuid = match there.filter(|(uuid, _)| tree.is_own(*uuid)) {
+                Some((uuid, present)) => {
+                    if present != Some(parent) {
+                        tree.place_under(uuid, parent).map_err(refuse)?;
+                    }
+                    uuid
+                }
                 None => {
                     let uuid = device.provider_uuid(self.node, root);
-                    let child = Provider::child(uuid, name.clone(), root);
-                    tree.insert(child)
-                        .map_err(|source| ProviderTreeError::Tree {
-                            node: self.node.clone(),
-                            source,
-                        })?;
+                    let child = Provider::child(uuid, name.clone(), parent);
+                    tree.insert(child).map_err(refuse)?;
                     uuid
                 }
             };
@@ -329,6 +344,28 @@ impl TreeWriter<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The provider of a link group, as the parent of its devices.
+    fn link_group(
+        &self,
+        tree: &mut ProviderTree,
+        group: &LinkGroupName,
+    ) -> Result<ProviderUuid, ProviderTreeError> {
+        let uuid = self.child(tree, &self.node.link_group_name(group))?;
+        if let Some(group) = tree.get_mut(uuid) {
+            group.traits.insert(Trait::CUSTOM_LINK_GROUP);
+        }
+        Ok(uuid)
+    }
+
+    /// Removes the providers of link groups that no device has, unless something is below them.
+    fn remove_link_groups(&self, tree: &mut ProviderTree, wanted: &BTreeSet<ProviderName>) {
+        for group in link_groups::link_groups(self.current) {
+            if !wanted.contains(&group.name) && tree.children(group.uuid()).is_empty() {
+                tree.remove(group.uuid());
+            }
+        }
     }
 
     fn write_children(

@@ -14,7 +14,7 @@ use berth_model::{
     NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
 };
 
-use crate::provider_tree::PCI_TRACKER_TRAIT;
+use crate::provider_tree::{PCI_TRACKER_TRAIT, device_children};
 use crate::{
     ClassOrigin, DeviceOwner, DeviceType, DeviceUnit, NodeView, OfferedDevice, OfferedHandle,
 };
@@ -75,7 +75,7 @@ impl OfferedDevice {
             return None;
         }
         let is_its = |address| self.cyborgs_addresses().any(|own| own == address);
-        let mut children = tree.children(tree.root().uuid()).into_iter();
+        let mut children = device_children(tree).into_iter();
         children.find(|child| cyborgs_address(child).is_some_and(is_its))
     }
 

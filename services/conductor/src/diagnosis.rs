@@ -23,8 +23,8 @@ pub(crate) async fn find_causes(
     let mut causes: Vec<QueryDemand> = Vec::new();
     let asked = asked.clone().limited(Some(1));
     for relaxed in asked.relaxations().into_iter().take(MAX_QUERIES) {
-        // Removing the only resource of a group removes the whole group. If one of the group's traits is
-        // already a cause, that adds nothing.
+        // Removing the only resource of a group removes the whole group. If one of the group's traits or its link
+        // group is already a cause, that adds nothing.
         if is_implied(&causes, &relaxed.without) {
             continue;
         }
@@ -189,7 +189,10 @@ fn is_implied(causes: &[QueryDemand], next: &QueryDemand) -> bool {
     let QueryDemand::Resource(Some(group), ..) = next else {
         return false;
     };
-    let of_it = |cause: &&QueryDemand| cause.group() == Some(group);
+    let of_it = |cause: &&QueryDemand| match cause {
+        QueryDemand::LinkGroup(groups) => groups.contains(group.as_str()),
+        cause => cause.group() == Some(group),
+    };
     let mut causes = causes.iter().filter(of_it);
     causes.any(|cause| !matches!(cause, QueryDemand::Resource(..)))
 }

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The pre-filters turn what only the scheduler knows into aggregates and traits. The string is byte for byte the one that Nova
-//! sends, so that logs of both can be compared. A rebuild needs no query.
+//! sends, so that logs of both can be compared. Only link groups, which Nova does not have, add parameters. A rebuild needs no
+//! query.
 
 mod cloud;
 mod constraints;
@@ -17,10 +18,12 @@ mod standard;
 mod target;
 mod translate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_model::GroupSuffix;
 
 use crate::options::SchedulerOptions;
-use crate::request::RequestSpec;
+use crate::request::{RequestSpec, aliases_of_one_link_group};
 
 pub use cloud::{Cloud, ComputeNodeRef};
 pub use constraints::MEMORY_ENCRYPTION_MODELS;
@@ -100,6 +103,21 @@ fn outside_groups(
     Ok(outside)
 }
 
+/// The suffixes of groups whose providers must be below one link group, a set for each link group.
+fn link_groups(
+    request: &RequestSpec,
+    options: &SchedulerOptions,
+    cloud: &Cloud<'_>,
+) -> Result<Vec<BTreeSet<String>>, PlacementQueryError> {
+    let mut link_groups = cloud.link_groups.to_vec();
+    let aliases = aliases_of_one_link_group(&request.flavor)?;
+    if options.filter_scheduler.pci_in_placement {
+        link_groups.push(pci::suffixes(&request.pci_requests, &aliases));
+    }
+    link_groups.retain(|suffixes| !suffixes.is_empty());
+    Ok(link_groups)
+}
+
 fn query(
     request: &RequestSpec,
     options: &SchedulerOptions,
@@ -128,7 +146,15 @@ fn query(
         target::Target::One(uuid) => groups.unsuffixed().in_tree = Some(uuid),
         target::Target::Several => is_limited = false,
     }
-    if groups.suffixed() >= 2 && groups.policy.is_none() && translated.suffixed_by_flavor <= 1 {
+    groups.link_groups = link_groups(request, options, cloud)?;
+    for number in 0..groups.link_groups.len() {
+        let suffix = GroupSuffix::of_link_group(number).to_string();
+        if groups.by_suffix.contains_key(&suffix) {
+            return Err(PlacementQueryError::SuffixTwice { suffix });
+        }
+    }
+    let suffixed = groups.suffixed() + groups.link_groups.len();
+    if suffixed >= 2 && groups.policy.is_none() && translated.suffixed_by_flavor <= 1 {
         groups.policy = Some("none".to_owned());
     }
     let limit = options.scheduler.max_placement_results;

@@ -75,6 +75,7 @@ pub(super) fn card(n: u8) -> OfferedDevice {
         handles: vec![OfferedHandle::Function(address(n))],
         unit: berth_virt::DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }

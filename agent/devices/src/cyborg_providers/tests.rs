@@ -94,6 +94,7 @@ fn view() -> HostView {
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition: DeviceCondition::Fit,
     };

@@ -402,6 +402,7 @@ fn device(bus: u8, condition: DeviceCondition) -> OfferedDevice {
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition,
     }

@@ -172,24 +172,29 @@ impl ReportClient {
             return Ok(());
         }
         let name = change.renamed.as_ref().unwrap_or(&change.name).clone();
-        let answered = match change.placed_under {
-            Some(parent) => {
+        let answered = match &change.placed_under {
+            Some((parent, _)) => {
                 self.placement
-                    .place_provider_under(change.uuid, &name, parent)
+                    .place_provider_under(change.uuid, &name, *parent)
                     .await
             }
             None => self.placement.rename_provider(change.uuid, &name).await,
         };
         let answered = answered.map_err(|source| {
-            ReportError::new(
-                format!("renaming provider {} to {name}", change.name),
-                source,
-            )
+            let doing = match &change.placed_under {
+                Some((_, parent)) => format!("moving provider {} below {parent}", change.name),
+                None => format!("renaming provider {} to {name}", change.name),
+            };
+            ReportError::new(doing, source)
         })?;
         self.update_cached(change.uuid, |known| {
             known.generation = answered.generation;
             known.name = name;
         });
+        if let (Some(cached), Some((parent, _))) = (&mut self.cached, &change.placed_under) {
+            // With the old parent in the cache, the next pass would move it again.
+            let _ = cached.tree.place_under(change.uuid, *parent);
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use berth_compute_driver::{ComputeDriver, CpuMode};
 use berth_output::ErrorCode;
 use berth_sysfs::AllowList;
+use berth_virt::FabricPartitions;
 
 use super::Judge;
 use crate::sections::AuthStrategy;
@@ -13,6 +14,7 @@ impl Judge<'_> {
         self.disk_cache();
         self.device_owners();
         self.fabric_partitions();
+        self.link_groups();
         self.agent_over_tls();
         self.events_without_token();
         self.agents_elsewhere();
@@ -29,6 +31,30 @@ impl Judge<'_> {
                 "no program is named that activates them, so no guest could use these GPUs",
                 "set partition_hook in [fabric]",
                 ErrorCode::Missing,
+            );
+        }
+    }
+
+    /// The GPUs of a partition are offered together, so a link group of one of them would have no effect.
+    fn link_groups(&mut self) {
+        let (pci, partitions) = ("pci.device_spec", "fabric.partitions");
+        if self.is_broken(&[pci, partitions]) {
+            return;
+        }
+        let fabric = FabricPartitions::read(&self.config.fabric.partitions);
+        let list = AllowList::read(&self.config.pci.device_spec);
+        // Invalid lists are reported already.
+        let (Ok(fabric), Ok(list)) = (fabric, list) else {
+            return;
+        };
+        let is_member = |address| fabric.partition_of(&[address].into()) != Ok(None);
+        let mut grouped = list.single_functions_in_link_groups();
+        if let Some((entry, address)) = grouped.find(|(_, address)| is_member(*address)) {
+            self.refuse(
+                pci,
+                format!("entry {entry} has a link_group for {address}, which is in a partition of [fabric] partitions"),
+                "remove link_group: the GPUs of a partition are requested together, by its class",
+                ErrorCode::Contradiction,
             );
         }
     }

@@ -430,6 +430,7 @@ fn by_itself(demand: &QueryDemand, class: &str) -> Option<CandidatesQuery> {
         QueryDemand::Forbidden(..)
         | QueryDemand::RootForbidden(_)
         | QueryDemand::SameSubtree(_)
+        | QueryDemand::LinkGroup(_)
         | QueryDemand::Isolated => return None,
     };
     CandidatesQuery::read(&format!("resources{suffix}={class}:1&{more}&limit=1000")).ok()

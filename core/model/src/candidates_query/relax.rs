@@ -27,6 +27,9 @@ pub enum QueryDemand {
     RootForbidden(String),
     /// Groups that must be in one subtree (`same_subtree`).
     SameSubtree(BTreeSet<String>),
+    /// Groups that must be in one link group (`same_subtree` with a group that requires [`Trait::CUSTOM_LINK_GROUP`] alone, which is
+    /// among them).
+    LinkGroup(BTreeSet<String>),
     /// Each group needs a provider of its own (`group_policy=isolate`).
     Isolated,
 }
@@ -45,6 +48,7 @@ impl QueryDemand {
             Self::RootRequired(_)
             | Self::RootForbidden(_)
             | Self::SameSubtree(_)
+            | Self::LinkGroup(_)
             | Self::Isolated => None,
         }
     }
@@ -57,6 +61,7 @@ impl QueryDemand {
             Self::Required(_, known) | Self::Forbidden(_, known) => known == name,
             Self::RootRequired(known) | Self::RootForbidden(known) => known == name,
             Self::AnyOf(_, known) => known.contains(name),
+            Self::LinkGroup(_) => name == Trait::CUSTOM_LINK_GROUP.as_str(),
             Self::MemberOf(..) | Self::InTree(..) | Self::SameSubtree(_) | Self::Isolated => false,
         }
     }
@@ -89,6 +94,11 @@ impl fmt::Display for QueryDemand {
                     "one provider with the others below it for groups {}",
                     listed(groups)
                 )?;
+            }
+            Self::LinkGroup(groups) => {
+                let devices = groups.len().saturating_sub(1);
+                let noun = if devices == 1 { "device" } else { "devices" };
+                write!(f, "{devices} free {noun} in one link group")?;
             }
             Self::Isolated => f.write_str("a provider of its own for each group")?,
         }
@@ -133,7 +143,12 @@ impl CandidatesQuery {
         let of_all = self.groups.iter().filter(|(suffix, _)| suffix.is_none());
         let groups = self.groups.iter().filter(|(suffix, _)| suffix.is_some());
         let groups: Vec<_> = groups.chain(of_all).collect();
-        for (suffix, group) in &groups {
+        let subtrees = self.same_subtrees.iter().cloned();
+        let (link_groups, subtrees): (Vec<_>, Vec<_>) =
+            subtrees.partition(|suffixes| self.has_link_group(suffixes));
+        demands.extend(link_groups.into_iter().map(QueryDemand::LinkGroup));
+        let restricting = groups.iter().filter(|(_, group)| !group.is_link_group());
+        for (suffix, group) in restricting {
             let suffix = || (*suffix).clone();
             let required = group.required.iter().cloned();
             demands.extend(required.map(|name| QueryDemand::Required(suffix(), name)));
@@ -162,12 +177,7 @@ impl CandidatesQuery {
                 .cloned()
                 .map(QueryDemand::RootForbidden),
         );
-        demands.extend(
-            self.same_subtrees
-                .iter()
-                .cloned()
-                .map(QueryDemand::SameSubtree),
-        );
+        demands.extend(subtrees.into_iter().map(QueryDemand::SameSubtree));
         if self.policy == Some(GroupPolicy::Isolate) {
             demands.push(QueryDemand::Isolated);
         }
@@ -176,6 +186,15 @@ impl CandidatesQuery {
             demands.extend(in_tree.map(|uuid| QueryDemand::InTree((*suffix).clone(), uuid)));
         }
         demands
+    }
+
+    /// Whether a group of the subtree stands for a link group.
+    fn has_link_group(&self, suffixes: &BTreeSet<String>) -> bool {
+        let mut groups = self.groups.iter();
+        groups.any(|(suffix, group)| {
+            let suffix = suffix.as_ref().map(GroupSuffix::as_str);
+            group.is_link_group() && suffix.is_some_and(|suffix| suffixes.contains(suffix))
+        })
     }
 
     /// The query without one demand each. The only resource cannot be left out; its relaxation demands one unit of it.
@@ -200,6 +219,7 @@ impl CandidatesQuery {
             QueryDemand::RootRequired(_)
             | QueryDemand::RootForbidden(_)
             | QueryDemand::SameSubtree(_)
+            | QueryDemand::LinkGroup(_)
             | QueryDemand::Isolated => None,
             of_group => rest.groups.get_mut(&of_group.group().cloned()),
         };
@@ -226,7 +246,7 @@ impl CandidatesQuery {
             (QueryDemand::RootForbidden(name), _) => {
                 rest.root_forbidden.remove(name);
             }
-            (QueryDemand::SameSubtree(groups), _) => {
+            (QueryDemand::SameSubtree(groups) | QueryDemand::LinkGroup(groups), _) => {
                 rest.same_subtrees.retain(|other| other != groups)
             }
             (QueryDemand::Isolated, _) => rest.policy = Some(GroupPolicy::None),

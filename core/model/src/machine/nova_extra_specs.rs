@@ -1,4 +1,5 @@
-//! Nova's extra specs (its documentation, release 34): the values that each allows, and what a host of Berth does with it.
+//! Nova's extra specs (its documentation, release 34) and Berth's own (`berth:`): the values that each allows, and what a host of
+//! Berth does with it.
 
 use std::collections::BTreeMap;
 
@@ -45,9 +46,10 @@ pub(super) fn flag(text: &str) -> Option<bool> {
 }
 
 /// Scopes under which names are free.
-pub const EXTRA_SPEC_SCOPES: [&str; 13] = [
+pub const EXTRA_SPEC_SCOPES: [&str; 14] = [
     "accel",
     "aggregate_instance_extra_specs",
+    "berth",
     "capabilities",
     "hw",
     "hw_rng",
@@ -61,8 +63,8 @@ pub const EXTRA_SPEC_SCOPES: [&str; 13] = [
     "vmware",
 ];
 
-/// Scopes that only hosts read, so an unknown name under them has no reader.
-const SCOPES_OF_HOSTS: [&str; 5] = ["hw", "hw_rng", "hw_video", "os", "quota"];
+/// Scopes that only hosts or Berth read, so an unknown name under them has no reader.
+const CLOSED_SCOPES: [&str; 6] = ["berth", "hw", "hw_rng", "hw_video", "os", "quota"];
 
 /// Prefixes of names that end with a cell's number.
 const NUMBERED: [&str; 2] = ["hw:numa_cpus.", "hw:numa_mem."];
@@ -72,7 +74,7 @@ pub fn extra_spec_names<'a>() -> impl Iterator<Item = &'a str> {
     EXTRA_SPECS.iter().map(|(name, _, _)| *name)
 }
 
-/// The allowed values of an extra spec, and what a host does with it; `None` if Nova does not know the name.
+/// The allowed values of an extra spec, and what a host does with it; `None` if the name is unknown.
 #[must_use]
 pub fn known_extra_spec(key: &str) -> Option<(AllowedValues, HostSupport)> {
     if NUMBERED.iter().any(|prefix| key.starts_with(prefix)) {
@@ -87,7 +89,7 @@ pub fn check_extra_spec(key: &str, value: &str) -> Result<(), UnsupportedKey> {
     match known_extra_spec(key) {
         Some((_, support)) => support.check(key, value),
         None => match key.split_once(':') {
-            Some((scope, _)) if SCOPES_OF_HOSTS.contains(&scope) => {
+            Some((scope, _)) if CLOSED_SCOPES.contains(&scope) => {
                 Err(UnsupportedKey::UnknownSpec {
                     key: key.chars().take(80).collect(),
                     nearest: nearest_name(key, extra_spec_names()),
@@ -107,6 +109,11 @@ pub(super) fn check_extra_specs(specs: &BTreeMap<String, String>) -> Result<(), 
 const EXTRA_SPECS: &[(&str, AllowedValues, HostSupport)] = &[
     (
         "accel:device_profile",
+        AllowedValues::Any,
+        HostSupport::Scheduled,
+    ),
+    (
+        "berth:same_link_group",
         AllowedValues::Any,
         HostSupport::Scheduled,
     ),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{RequestGroup, RequestGroups};
+use super::{GroupSuffix, RequestGroup, RequestGroups};
 use crate::{ResourceClass, Trait, query_string};
 
 impl RequestGroups {
@@ -37,6 +37,16 @@ impl RequestGroups {
             if !(required.is_empty() && forbidden.is_empty()) {
                 add(format!("required{suffix}"), traits(required, forbidden));
             }
+        }
+        for (number, suffixes) in self.link_groups.iter().enumerate() {
+            let own = GroupSuffix::of_link_group(number);
+            add(
+                format!("required{own}"),
+                Trait::CUSTOM_LINK_GROUP.to_string(),
+            );
+            let all: BTreeSet<_> = suffixes.iter().chain([&own]).collect();
+            let all: Vec<_> = all.into_iter().map(GroupSuffix::as_str).collect();
+            add("same_subtree".into(), all.join(","));
         }
         if !(self.root_required.is_empty() && self.root_forbidden.is_empty()) {
             let root = traits(&self.root_required, &self.root_forbidden);

@@ -200,6 +200,74 @@ fn what_placement_would_refuse_is_refused_with_the_remedy() {
     );
 }
 
+const TWO_PAIRS: [&str; 4] = [
+    "resources:PGPU=1 accel:same_link_group=left",
+    "resources:PGPU=1 accel:same_link_group=right",
+    "resources:PGPU=1 accel:same_link_group=left",
+    "resources:FPGA=1",
+];
+
+#[test]
+fn groups_of_a_device_profile_with_one_label_are_below_one_link_group() {
+    let asked = small("").with_device_profile(&profile(&TWO_PAIRS)).unwrap();
+    assert_eq!(asked.check(), Ok(()));
+    let query = decoded(&asked.query());
+    for part in [
+        "group_policy=none&",
+        "&required_link_group_0=CUSTOM_LINK_GROUP&required_link_group_1=CUSTOM_LINK_GROUP&resources=",
+        "&same_subtree=_link_group_0,device_profile_0,device_profile_2\
+         &same_subtree=_link_group_1,device_profile_1",
+    ] {
+        assert!(query.contains(part), "{part}: {query}");
+    }
+    assert_eq!(
+        CandidatesQuery::read(&asked.query()).unwrap(),
+        CandidatesQuery::from(&asked)
+    );
+    let alone = profile(&["resources:PGPU=1 accel:same_link_group=x"]);
+    let alone = small("").with_device_profile(&alone).unwrap().query();
+    assert!(alone.starts_with("group_policy=none&"), "{alone}");
+    let taken = small("resources_link_group_1:VGPU=1");
+    let taken = taken.with_device_profile(&profile(&TWO_PAIRS));
+    let message = taken.unwrap_err().to_string();
+    assert!(
+        message.contains("_link_group_1 is given twice"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_link_group_is_one_demand_that_can_be_left_out() {
+    let asked = small("").with_device_profile(&profile(&TWO_PAIRS)).unwrap();
+    let relaxed = CandidatesQuery::from(&asked).relaxations();
+    let words: Vec<_> = relaxed.iter().map(|it| it.without.to_string()).collect();
+    let links = [
+        "2 free devices in one link group",
+        "1 free device in one link group",
+    ];
+    assert_eq!(words[..2], links);
+    assert!(
+        words.iter().all(|word| !word.contains("CUSTOM_LINK_GROUP")),
+        "{words:?}"
+    );
+    let without = relaxed[0].query.query();
+    assert!(!without.contains("_link_group_0"), "{without}");
+    assert!(without.contains("resourcesdevice_profile_2"), "{without}");
+    assert!(relaxed[0].without.names("CUSTOM_LINK_GROUP"));
+    // The last device of a link group takes the group along.
+    let fewer = |word: &str| {
+        let found = relaxed.iter().find(|it| it.without.to_string() == word);
+        found.unwrap().query.query()
+    };
+    let right = fewer("1 PGPU in group device_profile_1");
+    assert!(
+        !right.contains("_link_group_1") && right.contains("_link_group_0"),
+        "{right}"
+    );
+    let left = fewer("1 PGPU in group device_profile_0");
+    assert!(left.contains("_link_group_0%2Cdevice_profile_2"), "{left}");
+}
+
 #[test]
 fn what_nova_skips_is_reported_by_its_key() {
     for (spec, reason) in [

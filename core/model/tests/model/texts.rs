@@ -59,7 +59,7 @@ fn a_diff_shows_what_comes_changes_and_goes() {
         traits: +OWNER_NOVA
         traits: -COMPUTE_STATUS_DISABLED
     ~ gpu-01_kept
-        parent: b7455afe-42bb-5f1d-86d7-f70f1f4dd6e4
+        parent: gpu-01_made
     - gpu-01_gone
     ");
 }

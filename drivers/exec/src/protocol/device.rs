@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{PciAddress, ResourceClass, Trait};
+use berth_model::{LinkGroupName, PciAddress, ResourceClass, Trait};
 use berth_virt::{
     ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, OfferedDevice,
     OfferedHandle, UnfitReason,
@@ -34,6 +34,9 @@ pub struct DeviceFacts {
     /// The NUMA cell it is attached to. Optional.
     #[serde(default)]
     pub numa_node: Option<u32>,
+    /// The link group that it belongs to: 1 to 32 of a-z, 0-9 and `-`. Optional.
+    #[serde(default)]
+    pub link_group: Option<AsText<LinkGroupName>>,
     /// The physical network it is attached to; requests of Neutron ports name it. Optional.
     #[serde(default)]
     pub physical_network: Option<Text<255>>,
@@ -143,6 +146,7 @@ impl From<DeviceFacts> for OfferedDevice {
             device_type: device.device_type,
             model: device.model.map(Into::into),
             numa_node: device.numa_node,
+            link_group: device.link_group.map(|group| group.0),
             physical_network: device.physical_network.map(Into::into),
             network_functions: BTreeMap::new(),
             class: class.unwrap_or_else(usual),

@@ -14,7 +14,7 @@ use super::node::{address, numa, within};
 /// The most parts that one card is offered in.
 const MOST_PARTS: u64 = 256;
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "address",
     "vendor",
     "product",
@@ -22,6 +22,7 @@ const KEYS: [&str; 15] = [
     "type",
     "model",
     "numa",
+    "link_group",
     "physical_network",
     "class",
     "traits",
@@ -56,6 +57,8 @@ pub(super) fn device(
     let device_type =
         device_type.map_or(Some(DeviceType::Gpu), |field| field.one_of(&types, reading));
     let model = table.field("model").and_then(|field| field.text(reading));
+    let link_group = table.field("link_group");
+    let link_group = link_group.map(|field| field.parsed(reading));
     let network = table.field("physical_network");
     let network = network.and_then(|field| field.text(reading));
     let traits = table.field("traits").map(|field| field.list(reading));
@@ -93,6 +96,10 @@ pub(super) fn device(
         device_type,
         model: model.map(str::to_owned),
         numa_node,
+        link_group: match link_group {
+            Some(read) => Some(read?),
+            None => None,
+        },
         physical_network: network.map(str::to_owned),
         network_functions,
         class: class?,

@@ -11,13 +11,13 @@
 
 use std::collections::BTreeSet;
 
-use berth_model::{ResourceClass, Trait};
+use berth_model::{LinkGroupName, ResourceClass, Trait};
 use berth_virt::DeviceType;
 use serde_json::{Map, Value};
 
 use super::Flaw;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "physical_network",
     "trusted",
     "remote_managed",
@@ -30,6 +30,7 @@ const KEYS: [&str; 12] = [
     "vgpu_type",
     "reset_clears_memory",
     "device_type",
+    "link_group",
 ];
 
 /// An entry's tags, `None` if not set. The comments give Nova's defaults.
@@ -63,6 +64,8 @@ pub struct DeviceTags {
     pub reset_clears_memory: Option<bool>,
     /// What it is, in Cyborg's terms. Default: by vendor, product and class. Not in Nova.
     pub device_type: Option<DeviceType>,
+    /// The group of devices that a fast link connects. Default: none. Not in Nova.
+    pub link_group: Option<LinkGroupName>,
 }
 
 impl DeviceTags {
@@ -86,6 +89,7 @@ impl DeviceTags {
                 "vgpu_type" => tags.vgpu_type = Some(vgpu_type(key, value)?),
                 "reset_clears_memory" => tags.reset_clears_memory = Some(truth(key, value)?),
                 "device_type" => tags.device_type = Some(device_type(key, value)?),
+                "link_group" => tags.link_group = Some(link_group(key, value)?),
                 "resource_class" => tags.resource_class = Some(class(key, text(key, value)?)?),
                 "traits" => tags.traits = traits(key, value)?,
                 key if match_keys.contains(&key) => {}
@@ -130,6 +134,10 @@ fn device_type(key: &str, value: &Value) -> Result<DeviceType, Flaw> {
         let known = DeviceType::ALL.map(DeviceType::as_str).join(", ");
         Flaw::new(key, format!("one of {known} is expected"))
     })
+}
+
+fn link_group(key: &str, value: &Value) -> Result<LinkGroupName, Flaw> {
+    LinkGroupName::new(text(key, value)?).map_err(|error| Flaw::new(key, error))
 }
 
 /// A number, or a number as text.

@@ -237,6 +237,11 @@ fn an_entry_that_could_mean_the_hosts_own_devices_by_mistake_is_refused() {
             "resource_class",
             "empty",
         ),
+        (
+            json!({"vendor_id": "8086", "link_group": "NVLink 0"}),
+            "link_group",
+            "1 to 32 of a-z, 0-9 and -",
+        ),
         (json!({"devname": ""}), "devname", "empty"),
         (json!("not json"), "", "it is not JSON"),
         (json!("7"), "", "a table"),

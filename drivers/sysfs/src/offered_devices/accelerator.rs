@@ -70,7 +70,9 @@ fn first_of<'a, 'b>(
     let tags = first.allowed.tags();
     let is_other = |one: &&ListedFunction<'_>| {
         let other_tags = one.allowed.tags();
-        other_tags.resource_class != tags.resource_class || other_tags.traits != tags.traits
+        other_tags.resource_class != tags.resource_class
+            || other_tags.traits != tags.traits
+            || other_tags.link_group != tags.link_group
     };
     match functions.iter().find(is_other) {
         None => Ok(Some(first)),
@@ -155,6 +157,7 @@ fn accelerator(node: &NodeName, one: &ListedFunction<'_>) -> OfferedDevice {
         device_type,
         model: mdevs.as_ref().and_then(|mdevs| mdevs.type_name.clone()),
         numa_node: function.numa_node,
+        link_group: tags.link_group.clone(),
         physical_network: physical_network.map(str::to_owned),
         network_functions: BTreeMap::new(),
         class_origin: match class {

@@ -57,9 +57,11 @@ fn compute_card(
     };
     let (class, traits) = (compute_class(first), compute_traits(first));
     let network = first.port_network();
+    let link_group = &first.allowed.tags().link_group;
     for part in parts {
         let is_equal = compute_class(part) == class
             && compute_traits(part) == traits
+            && part.allowed.tags().link_group == *link_group
             && part.port_network() == network;
         if !is_equal {
             return Err(DeviceRefusal::MixedCard {
@@ -91,6 +93,7 @@ fn compute_card(
         device_type: kind::device_type(function, first.allowed.tags()),
         model: None,
         numa_node: function.numa_node,
+        link_group: link_group.clone(),
         physical_network: network.map(str::to_owned),
         network_functions: parts
             .iter()

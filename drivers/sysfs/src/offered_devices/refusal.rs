@@ -41,8 +41,8 @@ pub enum DeviceRefusal {
     },
     /// The virtual functions of one card differ.
     #[error(
-        "virtual functions {first} and {other} of PCI function {physical} have different resource classes, traits or physical \
-         networks in [pci] device_spec; they count on one provider and must have the same"
+        "virtual functions {first} and {other} of PCI function {physical} have different resource classes, traits, physical networks \
+         or link groups in [pci] device_spec; they count on one provider and must have the same"
     )]
     MixedCard {
         physical: PciAddress,
@@ -51,8 +51,8 @@ pub enum DeviceRefusal {
     },
     /// The functions of a card that is one device differ.
     #[error(
-        "functions {first} and {other} of one card have different resource classes or traits in [accelerators] device_spec; they \
-         are one provider and must have the same"
+        "functions {first} and {other} of one card have different resource classes or traits, or different link groups, in \
+         [accelerators] device_spec; they are one provider and must have the same"
     )]
     MixedFunctions {
         first: PciAddress,

@@ -2,7 +2,7 @@ mod condition;
 
 use std::collections::BTreeMap;
 
-use berth_model::{ProviderUuid, Trait};
+use berth_model::{LinkGroupName, ProviderUuid, Trait};
 use berth_virt::{DeviceOwner, UnfitReason};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -236,6 +236,29 @@ fn an_operator_says_what_a_device_is_in_its_entry() {
     );
 }
 
+#[test]
+fn a_device_has_the_link_group_of_its_entry_whoever_owns_it() {
+    let tree = TestTree::new();
+    for (group, at) in (1..).zip(["0000:81:00.0", "0000:82:00.0", "0000:83:00.0"]) {
+        plant(&tree, CardFixture::gpu(at, group));
+    }
+    let pci = json!([{"address": "81:00.0", "link_group": "left"}]);
+    let accelerators =
+        json!([{"address": "82:00.0", "link_group": "right"}, {"address": "83:00.0"}]);
+    let all = offered(&tree, &pci, &accelerators);
+    let groups = all.devices.iter().map(|one| {
+        let group = one.link_group.as_ref();
+        (one.address, group.map(LinkGroupName::as_str))
+    });
+    let expected = [
+        ("81:00.0", Some("left")),
+        ("82:00.0", Some("right")),
+        ("83:00.0", None),
+    ];
+    let expected = expected.map(|(at, group)| (address(at), group));
+    assert_eq!(groups.collect::<BTreeMap<_, _>>(), BTreeMap::from(expected));
+}
+
 fn xilinx(address: &'static str, group: u32) -> CardFixture {
     CardFixture {
         vendor: 0x10ee,
@@ -443,12 +466,17 @@ fn what_breaks_a_rule_is_left_out_and_reported() {
         (
             json!([{"address": "81:00.4"}, {"address": "81:00.5", "traits": "gold"}]),
             none.clone(),
-            "different resource classes, traits or physical networks",
+            "different resource classes, traits, physical networks or link groups",
         ),
         (
             json!([{"address": "81:00.4"}, {"address": "81:00.5", "resource_class": "gold"}]),
             none.clone(),
-            "different resource classes, traits or physical networks",
+            "different resource classes, traits, physical networks or link groups",
+        ),
+        (
+            json!([{"address": "81:00.4"}, {"address": "81:00.5", "link_group": "left"}]),
+            none.clone(),
+            "physical networks or link groups",
         ),
         (
             json!([{"address": "81:00.4", "one_time_use": true}]),

@@ -72,7 +72,11 @@ fn child<'a>(
     device: &OfferedDevice,
 ) -> Option<&'a Provider> {
     let child = tree.by_name(&device.provider_name(node))?;
-    (child.parent() == Some(tree.root().uuid())).then_some(child)
+    let parent = match &device.link_group {
+        Some(group) => tree.by_name(&node.link_group_name(group))?,
+        None => tree.root(),
+    };
+    (child.parent() == Some(parent.uuid())).then_some(child)
 }
 
 fn inventory<'a>(child: &'a Provider, device: &OfferedDevice) -> Option<&'a Inventory> {
@@ -84,7 +88,9 @@ fn reported(node: &NodeName, tree: &ProviderTree, device: &OfferedDevice) -> Opt
     let name = device.provider_name(node);
     let wrong = |detail: String| Some(broken(Promise::ReportsItsDevices, Some(node), detail));
     let Some(child) = child(tree, node, device) else {
-        return wrong(format!("{name} is no child of the root"));
+        return wrong(format!(
+            "{name} is no child of the root or of its link group"
+        ));
     };
     let total = inventory(child, device).map(|inventory| u64::from(inventory.total));
     if total != Some(device.units()) {

@@ -1,5 +1,5 @@
-//! The children of the root for offered devices. They have the same form as the children of Nova's PCI tracker and
-//! Cyborg's conductor, so that existing providers are taken over.
+//! The children of the root and of its link groups for offered devices. They have the same form as the children of
+//! Nova's PCI tracker and Cyborg's conductor, so that existing providers are taken over.
 //!
 //! Traits mark the owner: COMPUTE_MANAGED_PCI_DEVICE for the compute service; OWNER_CYBORG for the accelerator service,
 //! with CUSTOM_OWNER_BERTH if Berth and not Cyborg writes the provider. The driver manages all inventories and traits
@@ -18,6 +18,7 @@ use berth_model::{
 };
 
 use super::ProviderTreeError;
+use super::link_groups::{device_children, has_devices};
 use super::names::{PCI_TRACKER_TRAIT, add_rename};
 use crate::takeover::{address_in, cyborgs_address, partition_in};
 use crate::{
@@ -53,7 +54,7 @@ pub(crate) fn desired_devices<'a>(
 /// The owner of the device of a child that Berth may write; `None` for all others.
 fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     let root = current.root().uuid();
-    if provider.parent() != Some(root) {
+    if !provider.parent().is_some_and(|it| has_devices(current, it)) {
         return None;
     }
     if address_in(&provider.name).is_none() && partition_in(&provider.name).is_none() {
@@ -108,7 +109,7 @@ pub(super) fn children_to_rename(
         by_uuid.insert(device.provider_uuid(node, root), name);
     }
     let mut renames = BTreeMap::new();
-    for child in current.children(root) {
+    for child in device_children(current) {
         let by_name = || {
             let of_address = address_in(&child.name).and_then(|address| by_address.get(&address));
             let of_partition = || by_partition.get(&partition_in(&child.name)?);
@@ -135,10 +136,9 @@ pub(super) fn missing_owner_traits(
 ) -> Result<BTreeMap<ProviderUuid, BTreeSet<Trait>>, ProviderTreeError> {
     let mut missing = BTreeMap::new();
     for (name, device) in wanted {
-        let children = current.children(current.root().uuid());
         let is_its = |address| device.cyborgs_addresses().any(|own| own == address);
         let cyborgs = || {
-            let mut children = children.into_iter();
+            let mut children = device_children(current).into_iter();
             children.find(|child| cyborgs_address(child).is_some_and(is_its))
         };
         let Some(child) = current.by_name(name).or_else(cyborgs) else {

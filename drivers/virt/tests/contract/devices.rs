@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    Inventory, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass, Trait, Usages,
-    plan,
+    Inventory, LinkGroupName, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
+    Trait, Usages, plan,
 };
 use berth_virt::{
     ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, NodeView, OfferedDevice,
@@ -19,7 +19,7 @@ use crate::view::{
     root_uuid,
 };
 
-fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
+pub(crate) fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
     let address = format!("0000:{bus:02x}:00.0").parse().unwrap();
     OfferedDevice {
         address,
@@ -40,12 +40,13 @@ fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }
 }
 
-fn with(devices: Vec<OfferedDevice>) -> NodeView {
+pub(crate) fn with(devices: Vec<OfferedDevice>) -> NodeView {
     NodeView {
         devices,
         pci: PciInPlacement::Reported,
@@ -53,7 +54,7 @@ fn with(devices: Vec<OfferedDevice>) -> NodeView {
     }
 }
 
-fn by_name<'a>(tree: &'a ProviderTree, name: &str) -> &'a Provider {
+pub(crate) fn by_name<'a>(tree: &'a ProviderTree, name: &str) -> &'a Provider {
     let name = ProviderName::new(name).unwrap();
     tree.by_name(&name)
         .unwrap_or_else(|| panic!("no {name} in\n{tree}"))
@@ -571,8 +572,9 @@ fn a_device() -> impl Strategy<Value = OfferedDevice> {
         classes,
         0..4usize,
         any::<bool>(),
+        prop::option::of(prop::sample::select(vec!["left", "right"])),
     )
-        .prop_map(|(bus, owner, condition, of, parts, one_time_use)| {
+        .prop_map(|(bus, owner, condition, of, parts, one_time_use, group)| {
             let mut one = device(bus, owner);
             let part =
                 |n| OfferedHandle::Function(format!("0000:{bus:02x}:01.{n}").parse().unwrap());
@@ -583,6 +585,7 @@ fn a_device() -> impl Strategy<Value = OfferedDevice> {
                 condition,
                 unfit_handles,
                 one_time_use,
+                link_group: group.map(|name| LinkGroupName::new(name).unwrap()),
                 ..one
             }
         })
@@ -628,6 +631,9 @@ proptest! {
             } else {
                 let inventory = &child.unwrap().inventories[&one.class];
                 prop_assert_eq!(u64::from(inventory.total), one.handles.len() as u64);
+                let group = one.link_group.as_ref().map(|group| name().link_group_name(group));
+                let parent = child.and_then(|child| tree.get(child.parent()?)).unwrap();
+                prop_assert_eq!(&parent.name, group.as_ref().unwrap_or(&tree.root().name));
                 if one.condition != DeviceCondition::Fit {
                     prop_assert_eq!(inventory.capacity(), 0);
                 }

@@ -66,6 +66,7 @@ fn gpu(number: u8) -> OfferedDevice {
         handles: vec![OfferedHandle::Function(address(number))],
         unit: DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }

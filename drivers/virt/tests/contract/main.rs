@@ -11,6 +11,8 @@ mod fabric;
 #[cfg(test)]
 mod homes;
 #[cfg(test)]
+mod link_groups;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod provider_tree;

@@ -19,6 +19,7 @@ use berth_scheduler_objects::numbers::int;
 use berth_scheduler_objects::plugin::ExtraSpec;
 use berth_scheduler_objects::request::{
     InstanceNumaTopology, PCI_ALIAS_SPEC, PciAliasError, PciRequest, RequestFlavor,
+    SAME_LINK_GROUP_SPEC, aliases_of_one_link_group,
 };
 
 const OF_AGGREGATES: &str = "AggregateInstanceExtraSpecsFilter";
@@ -37,6 +38,7 @@ pub(super) fn lint(
             place: &place,
             key,
             value,
+            flavor,
             catalogue,
             enabled,
         };
@@ -97,6 +99,7 @@ struct CheckedExtraSpec<'a> {
     place: &'a LintSubject,
     key: &'a str,
     value: &'a str,
+    flavor: &'a FlavorEntry,
     catalogue: &'a Catalogue,
     enabled: &'a EnabledFeatures,
 }
@@ -253,6 +256,9 @@ impl CheckedExtraSpec<'_> {
         if self.key == PCI_ALIAS_SPEC {
             findings.extend(self.devices());
         }
+        if self.key == SAME_LINK_GROUP_SPEC {
+            findings.extend(self.link_group());
+        }
         if self.key == "accel:device_profile" {
             findings.extend(self.device_profile());
         }
@@ -293,6 +299,22 @@ impl CheckedExtraSpec<'_> {
         let near = nearest_name(self.value, profiles.iter().map(|it| it.name.as_str()));
         let found = self.find(LintSeverity::Error, LintCode::NeverMet, text);
         Some(found.near(near))
+    }
+
+    /// A link group of aliases that the flavor does not request.
+    fn link_group(&self) -> Option<LintFinding> {
+        let flavor = RequestFlavor {
+            extra_specs: self.flavor.extra_specs.clone(),
+            ..RequestFlavor::default()
+        };
+        match aliases_of_one_link_group(&flavor) {
+            Err(error @ PciAliasError::NotRequested(_)) => {
+                let text = format!("each request by it is refused: {error}");
+                Some(self.find(LintSeverity::Error, LintCode::BadValue, text))
+            }
+            // The finding of the aliases themselves has any other error.
+            Ok(_) | Err(_) => None,
+        }
     }
 
     /// Device aliases that are not configured, or not requested from Placement.

@@ -1,6 +1,6 @@
 //! Rules for device profiles' groups.
 
-use berth_model::DeviceProfileGroup;
+use berth_model::{DeviceProfileGroup, SAME_LINK_GROUP_KEY};
 
 use super::{
     DeviceProfileEntry, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind,
@@ -66,6 +66,13 @@ fn entry(place: &LintSubject, key: &str, value: &str) -> Option<LintFinding> {
         let found = place.finds(LintSeverity::Error, LintCode::UnknownName, text);
         let near = nearest_name(scope, SCOPES).map(|near| format!("{near}:{name}"));
         return Some(found.near(near.as_deref()));
+    }
+    if scope == "accel" {
+        // Other names of this scope are free.
+        let near = nearest_name(key, [SAME_LINK_GROUP_KEY]).filter(|near| *near != key)?;
+        let text = "nothing reads this name, so the devices may be of different link groups";
+        let found = place.finds(LintSeverity::Warning, LintCode::UnknownName, text);
+        return Some(found.hint(near));
     }
     let units = int(value).filter(|_| scope == "resources")?;
     if units < 2 || !ONE_UNIT.contains(&name.trim()) {

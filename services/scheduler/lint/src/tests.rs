@@ -141,6 +141,18 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
              no alias gpu; [pci] alias of the conductor's host names none; right would be: an alias of [pci] alias, or a device profile",
         ),
         (
+            "berth:same_link_group",
+            "gpu",
+            "error: flavor f, berth:same_link_group: each request by it is refused: flavor.extra_specs.berth:same_link_group: should \
+             name aliases of pci_passthrough:alias, with commas between them, and names gpu",
+        ),
+        (
+            "berth:same_link_groups",
+            "gpu",
+            "error: flavor f, berth:same_link_groups: no extra spec has this name, so it is never read; right would be: \
+             berth:same_link_group",
+        ),
+        (
             "trust:trusted_host",
             "trusted",
             "warning: flavor f, trust:trusted_host: TrustedFilter, which would read it, is not enabled",
@@ -320,6 +332,15 @@ fn a_group_of_a_device_profile_asks_for_what_a_provider_has() {
             json!([{"resouces:FPGA": "1"}]),
             "error: device profile p, groups[0], resouces:FPGA: keys begin with resources:, trait: or accel:; right would \
              be: resources:FPGA",
+        ),
+        (
+            json!([{"resources:PGPU": 1, "accel:same_link_group": "a", "accel:note": "b"}]),
+            "",
+        ),
+        (
+            json!([{"resources:PGPU": 1, "accel:same_link_groups": "a"}]),
+            "warning: device profile p, groups[0], accel:same_link_groups: nothing reads this name, so the devices may be of different \
+             link groups; right would be: accel:same_link_group",
         ),
         (
             json!([{"resources:FPGA": "1", "trait:CUSTOM_A": "maybe"}]),

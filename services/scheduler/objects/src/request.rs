@@ -21,6 +21,7 @@ pub use numa::{
 };
 pub use pci::{
     NumaAffinityPolicy, PCI_ALIAS_SPEC, PciAlias, PciAliasError, PciRequest, PciRequestOrigin,
+    SAME_LINK_GROUP_SPEC, aliases_of_one_link_group,
 };
 pub use source::FlavorAndImage;
 

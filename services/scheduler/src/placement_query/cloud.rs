@@ -1,5 +1,6 @@
 //! The data about the cloud that a Placement query needs in addition to the request.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::ResourceGroup;
@@ -17,6 +18,8 @@ pub struct Cloud<'a> {
     pub all_computes_report_owner_trait: bool,
     /// Request groups of ports and device profiles, by suffix.
     pub groups: &'a [(String, ResourceGroup)],
+    /// Suffixes of `groups` whose providers must be below one link group, a set for each link group.
+    pub link_groups: &'a [BTreeSet<String>],
     /// The aggregates of each routed network of the request. A host must be in one aggregate of each list.
     pub network_aggregates: &'a [Vec<String>],
     /// Whether a port of the request is remote-managed (on a SmartNIC).

@@ -1,6 +1,6 @@
 //! The reasons for which a request is refused before Placement is called.
 
-use crate::request::NumaRequestError;
+use crate::request::{NumaRequestError, PciAliasError};
 use crate::text::shortened;
 
 /// The maximum number of zones in a sentence.
@@ -49,6 +49,9 @@ pub enum PlacementQueryError {
     /// A CPU policy or mask is invalid.
     #[error(transparent)]
     Cpus(#[from] NumaRequestError),
+    /// The flavor demands a link group for an alias that it does not request.
+    #[error(transparent)]
+    Aliases(#[from] PciAliasError),
     /// A request for devices of several kinds cannot be expressed as a request group.
     #[error(
         "the PCI alias {alias} has {specs} kinds of devices; with pci_in_placement it may have one"

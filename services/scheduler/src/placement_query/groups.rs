@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::query_string;
+use berth_model::{GroupSuffix, Trait, query_string};
 
 use super::prefilters::PrefilterDemands;
 use crate::numbers;
@@ -73,6 +73,8 @@ pub(super) struct ResourceGroups {
     /// By suffix. The resources of the group with the empty suffix may come from several providers.
     pub(super) by_suffix: BTreeMap<String, ResourceGroup>,
     pub(super) policy: Option<String>,
+    /// Suffixes of groups whose providers must be below one link group, a set for each link group.
+    pub(super) link_groups: Vec<BTreeSet<String>>,
 }
 
 impl ResourceGroups {
@@ -84,7 +86,7 @@ impl ResourceGroups {
         self.of("")
     }
 
-    /// The number of groups with a suffix.
+    /// The number of groups with a suffix, without those that stand for link groups.
     pub(super) fn suffixed(&self) -> usize {
         self.by_suffix.keys().filter(|it| !it.is_empty()).count()
     }
@@ -144,6 +146,14 @@ impl ResourceGroups {
         }
         for (suffix, group) in &self.by_suffix {
             group.parameters(suffix, &mut parameters);
+        }
+        for (number, suffixes) in self.link_groups.iter().enumerate() {
+            // Placement accepts a group without resources if `same_subtree` has it, and then refuses an empty `resources`.
+            let own = GroupSuffix::of_link_group(number);
+            let of_trait = Trait::CUSTOM_LINK_GROUP.to_string();
+            parameters.push((format!("required{own}"), of_trait));
+            let all = std::iter::once(own.to_string()).chain(suffixes.iter().cloned());
+            parameters.push(("same_subtree".to_owned(), sorted(all)));
         }
         parameters.sort();
         // As HTML forms encode it: a space is `+`.

@@ -1,6 +1,8 @@
 //! PCI devices as request groups, for `[filter_scheduler] pci_in_placement`. Each device is a group of its own, so that
 //! Placement maps it to its provider.
 
+use std::collections::BTreeSet;
+
 use super::standard::{class, name_of_trait};
 use super::{PlacementQueryError, ResourceGroup};
 use crate::request::{PciRequest, PciRequestOrigin};
@@ -56,6 +58,18 @@ pub(super) fn groups(
         }
     }
     Ok(groups)
+}
+
+/// The suffixes of the groups for the devices of these aliases.
+pub(super) fn suffixes(requests: &[PciRequest], aliases: &BTreeSet<&str>) -> BTreeSet<String> {
+    let is_of_them = |request: &&PciRequest| match &request.origin {
+        PciRequestOrigin::Flavor(alias) => aliases.contains(alias.as_str()),
+        PciRequestOrigin::Port => false,
+    };
+    let requests = requests.iter().filter(is_of_them);
+    let suffixes =
+        requests.flat_map(|request| (0..request.count).map(|number| suffix_of(request, number)));
+    suffixes.collect()
 }
 
 fn suffix_of(request: &PciRequest, number: i64) -> String {

@@ -69,6 +69,7 @@ fn offered(owner: DeviceOwner) -> OfferedDevice {
         handles: vec![OfferedHandle::Function(address)],
         unit: berth_virt::DeviceUnit::Handle,
         unfit_handles: BTreeSet::new(),
+        link_group: None,
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }

@@ -4,7 +4,9 @@ mod alias;
 
 use std::collections::BTreeMap;
 
-pub use alias::{PCI_ALIAS_SPEC, PciAlias, PciAliasError};
+pub use alias::{
+    PCI_ALIAS_SPEC, PciAlias, PciAliasError, SAME_LINK_GROUP_SPEC, aliases_of_one_link_group,
+};
 
 /// A number of devices of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -231,6 +231,29 @@ fn groups_from_elsewhere_keep_their_suffix() {
          &resourcesr-1-1=CUSTOM_PCI_10DE_1EB8:1\
          &root_required=OWNER_NOVA,!COMPUTE_STATUS_DISABLED"
     );
+    // Devices of these aliases are below one link group, and groups from elsewhere below another.
+    let mut asked = asked;
+    asked["flavor"]["extra_specs"] =
+        json!({"pci_passthrough:alias": "gpu:2", "berth:same_link_group": "gpu"});
+    let link_groups = [["port".to_owned()].into()];
+    let cloud = Cloud {
+        link_groups: &link_groups,
+        ..cloud
+    };
+    let got = ask(&asked, &options, &cloud).expect("a question");
+    let query = plain(&got.query);
+    for part in [
+        "&required_link_group_0=CUSTOM_LINK_GROUP&required_link_group_1=CUSTOM_LINK_GROUP&requiredport=",
+        "&same_subtree=_link_group_0,port&same_subtree=_link_group_1,r-1-0,r-1-1",
+    ] {
+        assert!(query.contains(part), "{part}: {query}");
+    }
+    asked["flavor"]["extra_specs"]["resources_link_group_1:VGPU"] = json!("1");
+    let error = ask(&asked, &options, &cloud).expect_err("twice");
+    assert_eq!(error, "two request groups have the suffix _link_group_1");
+    asked["flavor"]["extra_specs"] = json!({"berth:same_link_group": "gpu"});
+    let error = ask(&asked, &options, &cloud).expect_err("not requested");
+    assert!(error.contains("berth:same_link_group"), "{error}");
     let twice = [("port".to_owned(), port.clone()), ("port".to_owned(), port)];
     let cloud = Cloud {
         groups: &twice,

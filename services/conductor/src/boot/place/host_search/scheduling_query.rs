@@ -42,13 +42,15 @@ impl RequestedBoot {
         let options = scheduler.scheduler.options();
         let mut request = request_spec(&self.record, group, options)?;
         request.attestations = scheduler.attestations(&request.flavor).await;
-        let mut groups = match profile {
-            Some(profile) => {
-                scheduler_groups(&RequestGroups::default().with_device_profile(profile)?)
-            }
-            None => Vec::new(),
+        let of_profile = match profile {
+            Some(profile) => RequestGroups::default().with_device_profile(profile)?,
+            None => RequestGroups::default(),
         };
+        let mut groups = scheduler_groups(&of_profile);
         groups.extend(port_groups(&self.record.request));
+        let link_groups = of_profile.link_groups().iter();
+        let link_groups = link_groups.map(|set| set.iter().map(ToString::to_string).collect());
+        let link_groups: Vec<BTreeSet<String>> = link_groups.collect();
         let destination = request.requested_destination.as_ref();
         let cell = destination.and_then(|to| to.cell.clone());
         let computes = self.target_nodes(scheduler, context, cell).await?;
@@ -58,6 +60,7 @@ impl RequestedBoot {
             default_availability_zone: Some(&options.default.default_availability_zone),
             computes: &computes,
             groups: &groups,
+            link_groups: &link_groups,
             ..Cloud::default()
         };
         let query = placement_query(&request, options, &cloud)

@@ -1,6 +1,6 @@
 //! `[pci] alias`: the names by which flavors ask for devices (`pci_passthrough:alias`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_options::{ListItem, OptionKind, TablesKind, WrongElement};
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,8 @@ use crate::request::{NumaRequestError, RequestFlavor, RequestImage, pci_numa_aff
 use crate::text::shortened;
 
 pub const PCI_ALIAS_SPEC: &str = "pci_passthrough:alias";
+/// Aliases of the flavor whose devices must be in one link group, with commas between them. Not in Nova.
+pub const SAME_LINK_GROUP_SPEC: &str = "berth:same_link_group";
 
 /// Devices of all aliases that one flavor may ask for: more are in no host.
 const MOST_DEVICES: i64 = 1000;
@@ -79,6 +81,12 @@ pub enum PciAliasError {
         /// The configured aliases, as text.
         known: String,
     },
+    /// A link group is demanded for an alias that the flavor does not request.
+    #[error(
+        "flavor.extra_specs.{SAME_LINK_GROUP_SPEC}: should name aliases of {PCI_ALIAS_SPEC}, with commas between them, and names {}",
+        shortened(.0)
+    )]
+    NotRequested(String),
     /// The alias requires allocations in Placement, and the request has none.
     #[error(
         "flavor.extra_specs.{PCI_ALIAS_SPEC}: devices are asked for by their providers in Placement alone: set [filter_scheduler] \
@@ -186,6 +194,7 @@ impl PciRequest {
         aliases: &[PciAlias],
         id: impl Fn(usize) -> String,
     ) -> Result<Vec<Self>, PciAliasError> {
+        aliases_of_one_link_group(flavor)?;
         let Some(text) = flavor.extra_specs.get(PCI_ALIAS_SPEC) else {
             return Ok(Vec::new());
         };
@@ -207,6 +216,25 @@ impl PciRequest {
         });
         requests.collect()
     }
+}
+
+/// The aliases whose devices must be in one link group; none by default.
+///
+/// Errors: the flavor does not request one of them.
+pub fn aliases_of_one_link_group(flavor: &RequestFlavor) -> Result<BTreeSet<&str>, PciAliasError> {
+    let Some(names) = flavor.extra_specs.get(SAME_LINK_GROUP_SPEC) else {
+        return Ok(BTreeSet::new());
+    };
+    let requested = flavor.extra_specs.get(PCI_ALIAS_SPEC);
+    let requested = requested.map_or_else(|| Ok(Vec::new()), |text| counts(text))?;
+    let names = names.split(',').map(str::trim);
+    let is_requested = |name: &str| requested.iter().any(|(alias, _)| *alias == name);
+    names
+        .map(|name| match is_requested(name) {
+            true => Ok(name),
+            false => Err(PciAliasError::NotRequested(name.to_owned())),
+        })
+        .collect()
 }
 
 /// Parses `NAME:COUNT,NAME:COUNT`.
@@ -360,6 +388,26 @@ mod tests {
         let wrong = asked(&[(PCI_ALIAS_SPEC, "fpga:1")]).expect_err("no alias");
         assert!(wrong.contains("there is no alias fpga"), "{wrong}");
         assert!(wrong.ends_with("names any, gpu, nic"), "{wrong}");
+    }
+
+    #[test]
+    fn a_link_group_is_demanded_for_aliases_that_the_flavor_requests() {
+        let gpus = (PCI_ALIAS_SPEC, "gpu:2, nic:1");
+        for names in ["gpu", "gpu,nic", " nic , gpu"] {
+            assert!(asked(&[gpus, (SAME_LINK_GROUP_SPEC, names)]).is_ok());
+        }
+        for (specs, name) in [
+            (vec![gpus, (SAME_LINK_GROUP_SPEC, "any")], "and names any"),
+            (vec![gpus, (SAME_LINK_GROUP_SPEC, "gpu:2")], "gpu:2"),
+            (vec![gpus, (SAME_LINK_GROUP_SPEC, "gpu,")], "and names "),
+            (vec![(SAME_LINK_GROUP_SPEC, "gpu")], "and names gpu"),
+        ] {
+            let wrong = asked(&specs).expect_err(name);
+            assert!(
+                wrong.contains(SAME_LINK_GROUP_SPEC) && wrong.contains(name),
+                "{wrong}"
+            );
+        }
     }
 
     #[test]

@@ -321,6 +321,8 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
         | TransitionError::Power(
             PowerError::Interface(_)
             | PowerError::WrongFunction { .. }
+            | PowerError::OtherPort { .. }
+            | PowerError::MissingPort { .. }
             | PowerError::DirectPort { .. },
         )
         | TransitionError::Capability { .. } => (StatusCode::BAD_REQUEST, "bad_request"),

@@ -104,6 +104,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             let node = self.observe_node(build_context, request.node()).await?;
             host_check::check_topology(&request.spec().topology, &node)?;
             host_check::check_machine(&request.spec().machine, &node)?;
+            request.spec().check_network_functions()?;
             self.check_networks(&request.spec().interfaces).await?;
         }
         // `create` takes the placement lock, and checks that no other instance has the CPUs.

@@ -52,9 +52,11 @@ fn alone(spec: &GuestSpec, interface: &GuestInterface) -> Result<GuestSpec, Gues
     })
 }
 
-/// Checks that each port has the function that was selected for it, and other ports have none.
+/// Checks that these are the guest's ports, each with the function that was selected for it, or none. `others` are its ports that
+/// need no function.
 fn check_bound(
     interfaces: &[GuestInterface],
+    others: &[GuestInterface],
     functions: &[NetworkFunction],
 ) -> Result<(), PowerError> {
     let bound = interfaces.iter().filter_map(|interface| {
@@ -68,12 +70,17 @@ fn check_bound(
         .iter()
         .map(|function| (function.port, function.address));
     let selected: BTreeMap<Uuid, PciAddress> = selected.collect();
-    let ports: BTreeSet<&Uuid> = bound.keys().chain(selected.keys()).collect();
-    for port in ports {
-        let found = bound.get(port).copied().flatten();
-        let selected = selected.get(port).copied();
+    let own = others.iter().filter_map(port_of);
+    let own: BTreeSet<Uuid> = own.chain(selected.keys().copied()).collect();
+    if let Some(port) = bound.keys().find(|port| !own.contains(port)) {
+        return Err(PowerError::OtherPort { port: *port });
+    }
+    for port in own {
+        let Some(found) = bound.get(&port).copied() else {
+            return Err(PowerError::MissingPort { port });
+        };
+        let selected = selected.get(&port).copied();
         if found != selected {
-            let port = *port;
             return Err(PowerError::WrongFunction {
                 port,
                 found,
@@ -194,9 +201,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             return Ok(InterfaceOutcome::Unchanged);
         }
         let functions = record.request.host_placement().network_functions();
-        check_bound(interfaces, functions)?;
-        let own = record.request.spec().interfaces.as_slice().iter();
-        let others = own.filter(|interface| port_of(interface).is_none());
+        let own = record.request.spec().interfaces.as_slice();
+        check_bound(interfaces, own, functions)?;
+        let others = own.iter().filter(|interface| port_of(interface).is_none());
         let all = others.chain(interfaces).cloned().collect();
         let overrides = with_interfaces(&record, all).map_err(PowerError::Interface)?;
         let context = &self.inner.context;

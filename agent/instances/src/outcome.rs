@@ -65,7 +65,7 @@ pub(crate) fn log_outcome(uuid: ConsumerUuid, end: ReconcileOutcome) {
             tracing::debug!(guest = %uuid, "reconciliation interrupted; the next start continues")
         }
         ReconcileOutcome::AwaitsPorts => {
-            tracing::info!(guest = %uuid, "instance waits until its ports are bound to their network functions")
+            tracing::debug!(guest = %uuid, "instance waits until its ports are bound to their network functions")
         }
         ReconcileOutcome::Settled => tracing::info!(guest = %uuid, "instance reached its goal"),
         ReconcileOutcome::Gone => tracing::info!(guest = %uuid, "instance removed"),

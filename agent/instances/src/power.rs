@@ -56,9 +56,15 @@ pub enum PowerError {
         found: Option<PciAddress>,
         selected: Option<PciAddress>,
     },
+    /// The guest has no such port.
+    #[error("port {port} is not one of the guest's ports")]
+    OtherPort { port: Uuid },
+    /// Not all ports of the guest are there.
+    #[error("port {port} of the guest is missing; expected all of its ports")]
+    MissingPort { port: Uuid },
     /// A port that is a function of a network card cannot be detached.
     #[error(
-        "port {port} is a function of a network card (SR-IOV): its guest has it until it is deleted"
+        "port {port} is a function of a network card (SR-IOV), and stays with its guest until the guest is deleted"
     )]
     DirectPort { port: Uuid },
     /// The guest cannot have this interface next to its others.

@@ -263,6 +263,7 @@ impl BoundSpawn {
         context
             .record_step(uuid, SpawnStep::Check, StepState::Begun)
             .await?;
+        guest.spec.check_network_functions()?;
         let wanted = host_devices(&guest.spec);
         if let Some((device, holder)) = devices_of_other_guests(context, &guest.request, &wanted)
             .await?

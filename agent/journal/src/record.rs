@@ -227,7 +227,13 @@ impl GuestRecord {
             Goal::Spawn if self.state(SpawnStep::Start) != Some(StepState::Done) => {
                 let transition = self.overrides.transition.as_ref();
                 let what = transition.map_or("spawn", |transition| transition.kind.as_str());
-                Some(format!("{what} {uuid}"))
+                let waits = match self.unbound_functions().next() {
+                    Some(function) => {
+                        format!(" (it waits for the binding of port {})", function.port)
+                    }
+                    None => String::new(),
+                };
+                Some(format!("{what} {uuid}{waits}"))
             }
             Goal::Undo { .. } if SpawnStep::ALL.iter().any(|s| self.may_have_acted(*s)) => {
                 Some(format!("undo {uuid}"))

@@ -29,8 +29,9 @@ pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPool>> {
     let offered = facts.seen.devices.iter();
     // A partition's GPUs are requested by its class: an alias would get a part of them.
     let is_partition = |device: &OfferedDevice| matches!(device.unit, DeviceUnit::Partition(_));
-    let offered =
-        offered.filter(|device| device.owner == DeviceOwner::Compute && !is_partition(device));
+    let offered = offered.filter(|device| {
+        device.owner == DeviceOwner::Compute && !is_partition(device) && !device.is_for_ports()
+    });
     let mut offered = offered.peekable();
     offered.peek()?;
     let taken = devices_in_use(facts.own_records(), facts.seen);

@@ -52,7 +52,7 @@ pub struct SeenFunction {
     pub names: Vec<String>,
     /// Its mediated devices, if a type is enabled for it.
     pub mdevs: Option<SeenMdevs>,
-    /// What port bindings name about it: only of a virtual function that the compute service's list has with a
+    /// The facts that Neutron's port binding needs. Only for a virtual function that the compute service's list has with a
     /// `physical_network`.
     pub network: Option<NetworkFunctionFacts>,
     /// Whether it may be given out.

@@ -16,6 +16,8 @@ mod port;
 pub(crate) mod text;
 mod topology;
 
+use std::collections::BTreeSet;
+
 use berth_model::{ConsumerUuid, InterfaceModel, NodeName};
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +78,33 @@ impl GuestSpec {
         let queues = self.topology.vcpus().min(256);
         let is_virtio = self.machine.interface_model == InterfaceModel::Virtio;
         (is_virtio && self.machine.multiqueue && queues > 1).then_some(queues)
+    }
+
+    /// Checks that the network functions of the interfaces are devices of the guest, each given for its port, and that each device
+    /// that is given for a port is in its interface. Devices alone are claimed, checked and reset.
+    pub fn check_network_functions(&self) -> Result<(), GuestSpecError> {
+        let of_interfaces = self
+            .interfaces
+            .ports()
+            .filter_map(|(_, port)| Some((port.id(), port.network_function()?)));
+        let of_interfaces: BTreeSet<_> = of_interfaces.collect();
+        let of_devices = self.devices.as_slice().iter();
+        let of_devices =
+            of_devices.filter_map(|attached| match (attached.origin, attached.device) {
+                (DeviceOrigin::Port(port), GuestDevice::Pci { address, .. }) => {
+                    Some((port, address))
+                }
+                _ => None,
+            });
+        let of_devices: BTreeSet<_> = of_devices.collect();
+        match of_interfaces.symmetric_difference(&of_devices).next() {
+            None => Ok(()),
+            Some((port, address)) => Err(GuestSpecError::text(
+                "interfaces.port.connection",
+                &format!("{address} of port {port}"),
+                "a network function is in the interface of its port and in the guest's devices",
+            )),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which ports a guest may have, and what is left of a port's profile without its host. Pure.
 
 use berth_client::network::port_of_project;
+use berth_model::PciAddress;
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::guest::{ActionId, NetworkFunctionBody};
 use berth_wire::network_info::{Extras, VifBody};
@@ -40,8 +41,7 @@ pub enum PortRefusal {
     VnicType { port: Uuid, vnic_type: String },
     /// A port with `vnic_type` `direct` whose physical network is not part of the request.
     #[error(
-        "port {0} has the vnic_type direct: a server gets such a port with the request that creates it, and keeps it until it is \
-         deleted"
+        "port {0} has the vnic_type direct. Such a port is neither attached to an existing server nor detached from one."
     )]
     DirectPort(Uuid),
     /// The port of the request was `direct` when the request was checked.
@@ -109,6 +109,23 @@ pub(crate) fn check_kind(port: &PortRecord, wanted: &RequestedNetwork) -> Result
         }),
         (true, Some(_)) | (false, None) => Ok(()),
     }
+}
+
+/// Whether what a host reports is a function for this port. The profile of the port gets its texts.
+pub(crate) fn is_function_for(vif: &VifBody, function: &NetworkFunctionBody) -> bool {
+    let network = vif.network.meta.get("physical_network");
+    let is_id = |id: &str| id.len() == 4 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let ids = function.pci_vendor_info.split_once(':');
+    let is_mac = |mac: &String| {
+        let mut bytes = mac.split(':');
+        let is_byte = |byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
+        bytes.clone().count() == 6 && bytes.all(is_byte)
+    };
+    vif.vnic_type == DIRECT
+        && network.and_then(Value::as_str) == Some(&function.physical_network)
+        && function.pci_slot.parse::<PciAddress>().is_ok()
+        && ids.is_some_and(|(vendor, product)| is_id(vendor) && is_id(product))
+        && function.pf_mac_address.iter().all(is_mac)
 }
 
 /// The profile of a direct port that is bound to a function: what its owner wrote, and the function.
@@ -247,13 +264,43 @@ mod tests {
         assert_eq!(check_kind(&normal, &wanted(None)), Ok(()));
         assert_eq!(check_kind(&direct, &wanted(Some("storage"))), Ok(()));
         let refused = check_kind(&direct, &wanted(None)).unwrap_err();
-        assert!(
-            refused
-                .to_string()
-                .contains("with the request that creates it")
-        );
+        assert!(refused.to_string().contains("neither attached"));
         let refused = check_kind(&normal, &wanted(Some("storage"))).unwrap_err();
         assert!(refused.to_string().contains("has the vnic_type normal"));
+    }
+
+    #[test]
+    fn a_function_is_for_a_direct_port_of_its_physical_network_and_has_valid_texts() {
+        let text = format!(
+            r#"{{"id": "{PORT}", "address": "fa:16:3e:00:00:01", "type": "unbound", "vnic_type": "direct",
+                "network": {{"id": "{PORT}", "meta": {{"physical_network": "storage"}}}}}}"#
+        );
+        let vif: VifBody = berth_wire::decode(text.as_bytes()).unwrap();
+        let function = NetworkFunctionBody {
+            port: vif.id,
+            pci_slot: "0000:05:10.2".to_owned(),
+            pci_vendor_info: "8086:154c".to_owned(),
+            physical_network: "storage".to_owned(),
+            pf_mac_address: Some("52:54:00:00:00:05".to_owned()),
+            vf_num: 1,
+        };
+        assert!(is_function_for(&vif, &function));
+        let normal = VifBody {
+            vnic_type: NORMAL.to_owned(),
+            ..vif.clone()
+        };
+        assert!(!is_function_for(&normal, &function));
+        let changes: [fn(&mut NetworkFunctionBody); 4] = [
+            |function| function.pci_slot = "eth0".to_owned(),
+            |function| function.pci_vendor_info = "8086".to_owned(),
+            |function| function.physical_network = "other".to_owned(),
+            |function| function.pf_mac_address = Some("52:54".to_owned()),
+        ];
+        for change in changes {
+            let mut wrong = function.clone();
+            change(&mut wrong);
+            assert!(!is_function_for(&vif, &wrong), "{wrong:?}");
+        }
     }
 
     #[test]

@@ -113,15 +113,10 @@ pub(super) fn pick(
         picking.provider(*provider, classes, seen, tree)?;
     }
     if let Some(port) = picking.direct_ports.first() {
-        let found = picking.picks.network_functions.len();
-        return Err(BuildError::NotAllocated {
-            class: format!(
-                "{} of physical network {} for ports",
-                ResourceClass::SRIOV_NET_VF,
-                port.physical_network
-            ),
-            asked: asked.direct_ports.len() as u64,
-            found: found as u64,
+        return Err(BuildError::NoFunction {
+            physical_network: port.physical_network.clone(),
+            asked: asked.direct_ports.len(),
+            found: picking.picks.network_functions.len(),
         });
     }
     // Devices that are requested by class (`resources:`) do not satisfy aliases.

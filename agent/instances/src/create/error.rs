@@ -54,6 +54,17 @@ pub enum BuildError {
         asked: u64,
         found: u64,
     },
+    /// The allocations have too few network functions for the direct ports, or the host no longer has the functions.
+    #[error(
+        "allocations: {asked} ports need a network function (SRIOV_NET_VF), and this host has {found} of those that are allocated; \
+         a port of physical network {physical_network} has none"
+    )]
+    NoFunction {
+        /// That of the first port without a function.
+        physical_network: String,
+        asked: usize,
+        found: usize,
+    },
     /// Allocated devices of the accelerator service without accelerator requests.
     #[error(
         "allocations: {held} of the accelerator service's devices are allocated ({class}), and accelerator_requests names {requests}; \
@@ -128,6 +139,7 @@ impl BuildError {
             | Self::NoSuchNode { .. }
             | Self::Fit(_)
             | Self::Allocation { .. }
+            | Self::NoFunction { .. }
             | Self::NoLink(_)
             | Self::Capability(_) => BuildFault::NoRoom,
             Self::Unreported { .. } | Self::Observe(_) | Self::Links(_) => BuildFault::Later,

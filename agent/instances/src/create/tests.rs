@@ -8,7 +8,8 @@ use berth_agent_images::InstancesPath;
 use berth_agent_journal::{GuestJournal as _, SchedulingFacts};
 use berth_model::{ConsumerUuid, ResourceClass};
 use berth_virt::guest_spec::{
-    CpuModel, DeviceOrigin, GuestBoot, GuestDevice, GuestInterface, HostPath, InterfaceSource,
+    AttachedDevice, CpuModel, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices, GuestInterface,
+    GuestInterfaces, GuestSpec, HostPath, InterfaceSource, PciManagement,
 };
 use berth_virt::{
     DeviceCondition, InterfaceOutcome, NetworkFunctionFacts, OfferedHandle, UnfitReason,
@@ -340,13 +341,13 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
                 vec![bound_interface(number, "0000:41:03.0")],
                 "is bound to PCI function 0000:41:03.0",
             ),
-            (Vec::new(), "is bound to no function"),
+            (Vec::new(), "is missing; expected all"),
             (
                 vec![
                     bound_interface(number, address),
                     bound_interface(number + 10, "0000:41:03.0"),
                 ],
-                "selected no function for it",
+                "is not one of the guest's ports",
             ),
         ] {
             let refused = guests.bind_ports(uuid(number), &bound).await.unwrap_err();
@@ -373,7 +374,7 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
         assert_eq!(attached.origin, DeviceOrigin::Port(port.id()));
         let kept = guests.detach_interface(uuid(number), port.id(), None).await;
         let kept = kept.unwrap_err().to_string();
-        assert!(kept.contains("until it is deleted"), "{kept}");
+        assert!(kept.contains("until the guest is deleted"), "{kept}");
         assert_eq!(port.network_function().unwrap().to_string(), address);
     }
     let refused = guests
@@ -396,6 +397,34 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
 }
 
 #[tokio::test]
+async fn a_complete_request_has_no_network_function_that_is_not_its_device_too() {
+    let bench = bench_of_a_network_card();
+    let guests = bench.guests().await;
+    let plain = berth_agent_journal::samples::request(1, &[]);
+    let of_port = AttachedDevice {
+        device: GuestDevice::Pci {
+            address: "0000:41:02.0".parse().unwrap(),
+            managed: PciManagement::Hypervisor,
+        },
+        origin: DeviceOrigin::Port(Uuid::from_u128(0x88a1 << 96 | 1)),
+    };
+    for (slot, devices, is_accepted) in [
+        ("0000:41:02.0", vec![], false),
+        ("0000:41:02.1", vec![of_port], false),
+        ("0000:41:02.0", vec![of_port], true),
+    ] {
+        let spec = GuestSpec {
+            interfaces: GuestInterfaces::new(vec![bound_interface(1, slot)]).unwrap(),
+            devices: GuestDevices::new(devices).unwrap(),
+            ..plain.spec().clone()
+        };
+        let request = GuestRequest::new(plain.node().clone(), Vec::new(), spec).unwrap();
+        let found = guests.create_complete(&request).await;
+        assert_eq!(found.is_ok(), is_accepted, "{found:?}");
+    }
+}
+
+#[tokio::test]
 async fn direct_ports_get_as_many_functions_of_their_physical_network_as_are_allocated() {
     let bench = bench_of_a_network_card();
     let guests = bench.guests().await;
@@ -403,7 +432,7 @@ async fn direct_ports_get_as_many_functions_of_their_physical_network_as_are_all
         (
             "storage",
             0,
-            "asks for 1 of SRIOV_NET_VF of physical network storage for ports, 0 are allocated",
+            "1 ports need a network function (SRIOV_NET_VF), and this host has 0",
         ),
         ("storage", 2, "no port of the guest needs another function"),
         ("other", 1, "no port of the guest needs another function"),

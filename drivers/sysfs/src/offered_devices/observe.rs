@@ -295,7 +295,8 @@ impl Sysfs {
         Ok((seen, changes))
     }
 
-    /// What port bindings name about a function that the compute service's list has (`allowed`); `None` if it is not for ports.
+    /// The facts that Neutron's port binding needs, for a function that the compute service's list has (`allowed`). `None` if it
+    /// is not for ports.
     pub(super) fn port_facts(
         &self,
         allowed: Option<AllowedFunction>,
@@ -308,7 +309,7 @@ impl Sysfs {
         }
     }
 
-    /// What port bindings name about a virtual function; `None` for another function.
+    /// The facts that Neutron's port binding needs; `None` if it is not a virtual function.
     fn network_function(
         &self,
         function: &PciFunction,

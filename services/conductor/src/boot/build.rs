@@ -18,6 +18,9 @@ const CODE_OTHER_GUEST: &str = "other";
 /// UUID, and a second guest must not be created.
 const REFUSED_BY_ANY_HOST: [&str; 3] = ["bad_request", "too_large", CODE_OTHER_GUEST];
 
+/// How often an agent may accept the binding of a guest's ports and still report them as unbound.
+const MAX_BINDINGS: u32 = 3;
+
 /// What an agent's refusal means for other hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BuildRefusal {
@@ -127,6 +130,7 @@ impl NetworkedBoot {
         cancel: &CancellationToken,
     ) -> Result<(), BootError> {
         let request = &self.bound.provided.placed.record.request;
+        let mut bindings = 0;
         loop {
             let guest = request.uuid();
             let guest_view =
@@ -163,6 +167,11 @@ impl NetworkedBoot {
                     return Err(BootError::NotBuilt(reason.to_owned()));
                 }
                 GuestBuildStatus::InProgress if !guest_view.unbound_functions.is_empty() => {
+                    if bindings == MAX_BINDINGS {
+                        let reason = "the agent accepts the binding of the guest's ports and does not record it";
+                        return Err(BootError::NotBuilt(reason.to_owned()));
+                    }
+                    bindings += 1;
                     let functions = &guest_view.unbound_functions;
                     let ports = self.bind_functions(context, functions).await?;
                     let bind = GuestAction::BindPorts { ports };

@@ -17,7 +17,9 @@ use super::{BootError, BoundBoot, NetworkedBoot};
 use crate::BootRequest;
 use crate::boot_context::BootContext;
 use crate::journal::{BootPort, BootStep, BootStepDetail, ChosenHost, PortOrigin, StepState};
-use crate::port_rules::{PortRefusal, check_kind, check_port, mark, profile_of_function};
+use crate::port_rules::{
+    PortRefusal, check_kind, check_port, is_function_for, mark, profile_of_function,
+};
 
 /// The zone of hosts without one, as in Nova.
 const DEFAULT_ZONE: &str = "nova";
@@ -115,7 +117,7 @@ impl BoundBoot {
         for (port, wanted) in ports.iter().zip(requested) {
             bound.push(match wanted.physical_network {
                 // The host selects a function for it first.
-                Some(_) => present_port(networks, port.port).await?,
+                Some(_) => own_port(networks, &placed.record.request, port.port).await?,
                 None => {
                     let answer = networks.bind_port(port.port, &binding).await;
                     answer.map_err(not_bound)?
@@ -160,11 +162,15 @@ impl NetworkedBoot {
         let placed = &self.bound.provided.placed;
         let extensions = context.network_extensions(networks).await?;
         let binding = binding(&placed.record.request, &placed.chosen, extensions);
+        let request = &placed.record.request;
         let mut bound = Vec::new();
         for vif in &self.vifs {
             let function = functions.iter().find(|function| function.port == vif.id);
+            // Its owner may have given it to another server while the host selected a function.
+            let port = own_port(networks, request, vif.id).await?;
             bound.push(match function {
                 Some(function) => {
+                    let function = checked_function(vif, function)?;
                     let binding = BindPortBody {
                         profile: Some(profile_of_function(vif, function)),
                         ..binding.clone()
@@ -172,7 +178,7 @@ impl NetworkedBoot {
                     let answer = networks.bind_port(vif.id, &binding).await;
                     answer.map_err(not_bound)?
                 }
-                None => present_port(networks, vif.id).await?,
+                None => port,
             });
         }
         let origins = self.vifs.iter().map(|vif| VifOrigin {
@@ -185,9 +191,31 @@ impl NetworkedBoot {
     }
 }
 
-async fn present_port(networks: &NetworkClient, id: Uuid) -> Result<PortRecord, BootError> {
+/// A port that the guest has.
+async fn own_port(
+    networks: &NetworkClient,
+    request: &BootRequest,
+    id: Uuid,
+) -> Result<PortRecord, BootError> {
+    let guest = *request.uuid().as_uuid();
     let port = networks.port(id).await?;
-    Ok(port.ok_or(PortRefusal::NotFound(id))?)
+    check_port(id, port.as_ref(), request.project_id(), guest)?;
+    let own = port.filter(|port| port.device_id == guest.to_string());
+    Ok(own.ok_or(PortRefusal::InUse(id))?)
+}
+
+/// The function that a host selected, if it is one for this port.
+fn checked_function<'a>(
+    vif: &VifBody,
+    function: &'a NetworkFunctionBody,
+) -> Result<&'a NetworkFunctionBody, BootError> {
+    match is_function_for(vif, function) {
+        true => Ok(function),
+        false => Err(BootError::NotBuilt(format!(
+            "the host selected an invalid network function for port {}: {function:?}",
+            vif.id
+        ))),
+    }
 }
 
 /// Gives a port of the project to the guest.

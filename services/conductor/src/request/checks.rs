@@ -273,6 +273,13 @@ pub(super) fn check_networks(body: &CreateGuest) -> Result<(), BootRequestError>
             (_, Some(port), None) if !ports.insert(port) => return wrong("a port is named once"),
             _ => {}
         }
+        match (&wanted.physical_network, wanted.port) {
+            (Some(_), None) => return wrong("physical_network is for an existing port"),
+            (Some(name), Some(_)) if !is_line(name, 64) => {
+                return wrong("physical_network has 1 to 64 printable characters");
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

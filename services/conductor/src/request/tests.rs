@@ -197,6 +197,25 @@ fn what_is_wrong_is_named_by_its_field() {
 }
 
 #[test]
+fn a_physical_network_is_that_of_an_existing_port() {
+    use serde_json::json;
+    let requested = |network: serde_json::Value| {
+        let change = [("/requested_networks", json!([network]))];
+        BootRequest::new(body(&change), fresh()).map(drop)
+    };
+    let id = Uuid::from_u128(3);
+    assert!(requested(json!({"port": id, "physical_network": "storage"})).is_ok());
+    for wrong in [
+        json!({"uuid": id, "physical_network": "storage"}),
+        json!({"port": id, "physical_network": ""}),
+        json!({"port": id, "physical_network": "x".repeat(65)}),
+    ] {
+        let refused = requested(wrong).unwrap_err().to_string();
+        assert!(refused.contains("physical_network"), "{refused}");
+    }
+}
+
+#[test]
 fn hints_name_guests_by_their_uuids() {
     use serde_json::json;
     for hint in ["same_host", "different_host"] {

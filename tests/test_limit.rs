@@ -27,6 +27,15 @@ fn planted_two_that_passes() {}
 
 /// Runs tests of a program, one second each.
 fn run(program: &Path, arguments: &[&str], logs: &Scratch) -> Output {
+    run_with(program, arguments, logs, &[])
+}
+
+fn run_with(
+    program: &Path,
+    arguments: &[&str],
+    logs: &Scratch,
+    environment: &[(&str, &Path)],
+) -> Output {
     let message = json!({
         "executable": program,
         "manifest_path": checkout().join("tests/Cargo.toml"),
@@ -39,6 +48,7 @@ fn run(program: &Path, arguments: &[&str], logs: &Scratch) -> Output {
         .env("TEST_QUIET", "0.5")
         .env("RUST_TEST_THREADS", "1")
         .env("CARGO_TARGET_DIR", logs.path())
+        .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -122,6 +132,31 @@ esac
         .expect("a line at the end");
     assert!(begun < running && running < ended, "{output}");
     assert!(output.contains("/planted (1 of 2 tests)\n"), "{output}");
+}
+
+#[test]
+fn a_test_that_writes_to_the_output_is_not_taken_for_one_that_hangs() {
+    let scratch = Scratch::new().expect("a directory");
+    let (program, times) = (scratch.join("program"), scratch.join("times"));
+    write_script(
+        &program,
+        "#!/bin/sh
+case \"$*\" in
+*--list*) printf 'talks: test\\nlast: test\\n' ;;
+*)
+    printf 'test talks ... '; sleep 0.2; echo 'a table'; echo ok
+    printf 'test last ... '; sleep 0.5; echo ok; sleep 1
+    ;;
+esac
+",
+    );
+    let ran = run_with(&program, &[], &scratch, &[("TEST_TIMES", &times)]);
+    let output = String::from_utf8_lossy(&ran.stdout);
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{output}\n{errors}");
+    let times = fs::read_to_string(times).expect("times");
+    let measured = times.lines().filter_map(|line| line.rsplit('\t').next());
+    assert_eq!(measured.collect::<Vec<_>>(), ["talks", "last"]);
 }
 
 fn write_script(path: &Path, text: &str) {

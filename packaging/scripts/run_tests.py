@@ -47,6 +47,8 @@ READS_SOURCES = ["repository"]
 INSTALLED = ["/var/lib/dpkg/status", "target/peers/stamp", "target/peers/venv"]
 
 DONE = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
+# A test that writes to the output itself ends with such a line, if it runs alone.
+DONE_ALONE = re.compile(r"^(ok|FAILED)$")
 BEGUN = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. $")
 # Where several tests run at once, this is the only line from which a test's start is known.
 SLOW = re.compile(r"^test (\S+) has been running for over (\d+) seconds")
@@ -130,14 +132,19 @@ class Run:
         if slow := SLOW.match(line):
             self.begun.setdefault(slow[1], time.monotonic() - int(slow[2]))
         elif done := DONE.match(line):
-            if TIMES and done[2] != "ignored":
-                used = (ticks(self.process.pid) - self.ticks) / os.sysconf("SC_CLK_TCK")
-                with open(TIMES, "a") as times:
-                    times.write(f"{used:.2f}\t{self.program.name}\t{done[1]}\n")
-            self.begun.pop(done[1], None)
-            self.done.add(done[1])
-            if done[2] == "FAILED":
-                self.failed.append(done[1])
+            self.finish(done[1], done[2])
+        elif TIMES and len(self.begun) == 1 and (done := DONE_ALONE.match(line)):
+            self.finish(next(iter(self.begun)), done[1])
+
+    def finish(self, test, result):
+        if TIMES and result != "ignored":
+            used = (ticks(self.process.pid) - self.ticks) / os.sysconf("SC_CLK_TCK")
+            with open(TIMES, "a") as times:
+                times.write(f"{used:.2f}\t{self.program.name}\t{test}\n")
+        self.begun.pop(test, None)
+        self.done.add(test)
+        if result == "FAILED":
+            self.failed.append(test)
 
     def over_limit(self):
         """A test that has exceeded its limit, or none."""

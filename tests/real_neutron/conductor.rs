@@ -366,7 +366,7 @@ async fn a_direct_port_is_bound_once_or_free_whatever_fails_on_the_way() {
     let mut number = 1;
     stage.until_killed(number, Goal::Delete, None).await;
     stage.has_a_free_function(number).await;
-    for side in sides.into_iter().step_by(one_of(5)) {
+    for side in sides.into_iter().step_by(one_of(9)) {
         for fault in [BootFault::Kill, BootFault::Error] {
             number += 1;
             if boot(number, Some((side, fault))).await {

@@ -185,7 +185,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// Binds the ports of a guest to the network functions that were selected for them. The guest then starts. `interfaces` are
-    /// all ports of the guest, in their order. A guest whose ports are bound stays as it is.
+    /// all ports of the guest, in their order. The call changes nothing if the ports are bound.
     ///
     /// Errors: the guest is unknown or being deleted, or a port is missing, or is bound to another function.
     pub async fn bind_ports(

@@ -165,7 +165,7 @@ impl GuestRecord {
         attached.unwrap_or(&self.request.spec().interfaces)
     }
 
-    /// The network functions whose ports are not bound to them yet. The guest starts when all are.
+    /// The selected network functions whose ports are unbound. The guest starts when all ports are bound.
     pub fn unbound_functions(&self) -> impl Iterator<Item = &NetworkFunction> {
         let functions = self.request.host_placement().network_functions().iter();
         functions.filter(|function| {

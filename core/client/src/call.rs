@@ -142,7 +142,7 @@ impl ServiceCallError {
         }
     }
 
-    /// The disposition for a service whose requests are all safe to repeat.
+    /// The disposition if the service allows every request to be repeated.
     pub(crate) fn if_repeatable(&self) -> Disposition {
         match self.disposition() {
             Disposition::Fatal => Disposition::Fatal,

@@ -97,7 +97,8 @@ pub struct DeviceProfileGroup {
 const RESOURCES: &str = "resources:";
 const TRAIT: &str = "trait:";
 const ACCEL: &str = "accel:";
-/// The key of a group whose devices are of the same link group as those of the other groups with its value. Not in Cyborg.
+/// The key of a device profile's group that names a set of groups. The devices of all groups with one value are of one link
+/// group. Berth's own key.
 pub const SAME_LINK_GROUP_KEY: &str = "accel:same_link_group";
 /// Xilinx cards have two physical functions each, and the real service makes a request for each of them.
 const TWO_FUNCTIONS: &str = "CUSTOM_FPGA_XILINX";

@@ -173,7 +173,7 @@ impl RequestGroup {
 pub struct RequestGroups {
     unsuffixed: RequestGroup,
     suffixed: BTreeMap<GroupSuffix, RequestGroup>,
-    /// Sets of groups whose providers must be below one link group.
+    /// Sets of request groups. The providers of a set must be below one link group.
     link_groups: Vec<BTreeSet<GroupSuffix>>,
     /// How many of the groups with a suffix come from the flavor.
     of_flavor: usize,
@@ -216,7 +216,7 @@ impl RequestGroups {
         self.suffixed.iter()
     }
 
-    /// Sets of groups whose providers must be below one link group, a set for each link group.
+    /// Sets of request groups. The providers of a set must be below one link group.
     #[must_use]
     pub fn link_groups(&self) -> &[BTreeSet<GroupSuffix>] {
         &self.link_groups

@@ -114,17 +114,18 @@ pub(crate) fn check_kind(port: &PortRecord, wanted: &RequestedNetwork) -> Result
 /// Whether what a host reports is a function for this port. The profile of the port gets its texts.
 pub(crate) fn is_function_for(vif: &VifBody, function: &NetworkFunctionBody) -> bool {
     let network = vif.network.meta.get("physical_network");
-    let is_id = |id: &str| id.len() == 4 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_hex = |text: &str, length| {
+        text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
     let ids = function.pci_vendor_info.split_once(':');
     let is_mac = |mac: &String| {
         let mut bytes = mac.split(':');
-        let is_byte = |byte: &str| byte.len() == 2 && u8::from_str_radix(byte, 16).is_ok();
-        bytes.clone().count() == 6 && bytes.all(is_byte)
+        bytes.clone().count() == 6 && bytes.all(|byte| is_hex(byte, 2))
     };
     vif.vnic_type == DIRECT
         && network.and_then(Value::as_str) == Some(&function.physical_network)
         && function.pci_slot.parse::<PciAddress>().is_ok()
-        && ids.is_some_and(|(vendor, product)| is_id(vendor) && is_id(product))
+        && ids.is_some_and(|(vendor, product)| is_hex(vendor, 4) && is_hex(product, 4))
         && function.pf_mac_address.iter().all(is_mac)
 }
 
@@ -215,6 +216,26 @@ mod tests {
         berth_wire::decode(text.as_bytes()).unwrap()
     }
 
+    /// A direct port on the physical network `storage`, not bound yet.
+    fn direct_vif(more: &str) -> VifBody {
+        let text = format!(
+            r#"{{"id": "{PORT}", "address": "fa:16:3e:00:00:01", "type": "unbound", "vnic_type": "direct",
+                "network": {{"id": "{PORT}", "meta": {{"physical_network": "storage"}}}}{more}}}"#
+        );
+        berth_wire::decode(text.as_bytes()).unwrap()
+    }
+
+    fn function_of(vif: &VifBody) -> NetworkFunctionBody {
+        NetworkFunctionBody {
+            port: vif.id,
+            pci_slot: "0000:05:10.2".to_owned(),
+            pci_vendor_info: "8086:154c".to_owned(),
+            physical_network: "storage".to_owned(),
+            pf_mac_address: None,
+            vf_num: 1,
+        }
+    }
+
     fn refused(port: Option<&PortRecord>) -> String {
         let (id, guest) = (PORT.parse().unwrap(), GUEST.parse().unwrap());
         check_port(id, port, "p", guest).map_or_else(|error| error.to_string(), |_| String::new())
@@ -271,18 +292,10 @@ mod tests {
 
     #[test]
     fn a_function_is_for_a_direct_port_of_its_physical_network_and_has_valid_texts() {
-        let text = format!(
-            r#"{{"id": "{PORT}", "address": "fa:16:3e:00:00:01", "type": "unbound", "vnic_type": "direct",
-                "network": {{"id": "{PORT}", "meta": {{"physical_network": "storage"}}}}}}"#
-        );
-        let vif: VifBody = berth_wire::decode(text.as_bytes()).unwrap();
+        let vif = direct_vif("");
         let function = NetworkFunctionBody {
-            port: vif.id,
-            pci_slot: "0000:05:10.2".to_owned(),
-            pci_vendor_info: "8086:154c".to_owned(),
-            physical_network: "storage".to_owned(),
             pf_mac_address: Some("52:54:00:00:00:05".to_owned()),
-            vf_num: 1,
+            ..function_of(&vif)
         };
         assert!(is_function_for(&vif, &function));
         let normal = VifBody {
@@ -290,11 +303,12 @@ mod tests {
             ..vif.clone()
         };
         assert!(!is_function_for(&normal, &function));
-        let changes: [fn(&mut NetworkFunctionBody); 4] = [
+        let changes: [fn(&mut NetworkFunctionBody); 5] = [
             |function| function.pci_slot = "eth0".to_owned(),
             |function| function.pci_vendor_info = "8086".to_owned(),
             |function| function.physical_network = "other".to_owned(),
             |function| function.pf_mac_address = Some("52:54".to_owned()),
+            |function| function.pf_mac_address = Some("+2:54:00:00:00:05".to_owned()),
         ];
         for change in changes {
             let mut wrong = function.clone();
@@ -305,20 +319,11 @@ mod tests {
 
     #[test]
     fn the_profile_of_a_function_replaces_that_of_an_earlier_one_and_keeps_what_its_owner_wrote() {
-        let text = format!(
-            r#"{{"id": "{PORT}", "address": "fa:16:3e:00:00:01", "type": "unbound", "network": {{"id": "{PORT}"}},
-                "profile": {{"capabilities": [], "pci_slot": "0000:01:00.0", "card_serial_number": "7"}}}}"#
-        );
-        let vif: VifBody = berth_wire::decode(text.as_bytes()).unwrap();
-        let function = NetworkFunctionBody {
-            port: vif.id,
-            pci_slot: "0000:05:10.2".to_owned(),
-            pci_vendor_info: "8086:154c".to_owned(),
-            physical_network: "storage".to_owned(),
-            pf_mac_address: None,
-            vf_num: 1,
-        };
-        let profile = serde_json::to_value(profile_of_function(&vif, &function)).unwrap();
+        let earlier =
+            r#"{"capabilities": [], "pci_slot": "0000:01:00.0", "card_serial_number": "7"}"#;
+        let vif = direct_vif(&format!(r#", "profile": {earlier}"#));
+        let profile = profile_of_function(&vif, &function_of(&vif));
+        let profile = serde_json::to_value(profile).unwrap();
         let expected = serde_json::json!({
             "capabilities": [],
             "pci_slot": "0000:05:10.2",

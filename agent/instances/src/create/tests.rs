@@ -260,7 +260,7 @@ async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
     guests.build(&elsewhere).await.unwrap();
 }
 
-/// A host whose card has two functions for ports on the physical network `storage`.
+/// A host with a network card on the physical network `storage`. The card has two functions for ports.
 fn bench_of_a_network_card() -> Bench {
     let mut bench = bench_of_devices();
     let card = &mut bench.devices[0];

@@ -188,7 +188,7 @@ pub(super) fn direct_ports(build: &GuestBuild) -> Result<Vec<ports::DirectPort>,
     direct.collect()
 }
 
-/// All port interfaces of a guest whose direct ports have been bound.
+/// The interfaces of a guest's ports, from virtual interfaces that Neutron bound. Direct ports have their functions.
 pub fn bound_interfaces(vifs: &[VifBody]) -> Result<Vec<GuestInterface>, BuildError> {
     let numbered = vifs.iter().enumerate();
     let interfaces = numbered.map(|(number, vif)| {

@@ -55,7 +55,7 @@ async fn a_port_is_bound_to_a_host_has_novas_network_info_and_is_deleted() {
     assert_eq!(made.description, "berth test");
 
     let bound = client
-        .bind_port(made.id, &binding(server, HOST))
+        .bind_port(made.id, &binding(server, HOST), None)
         .await
         .expect("it is bound");
     assert_eq!(bound.vif_type.as_deref(), Some("ovs"));
@@ -130,12 +130,15 @@ async fn a_port_that_is_unbound_keeps_its_address_and_another_server_may_have_it
     };
     // Twice: an answer may have been lost.
     for _ in 0..2 {
-        let bound = client.bind_port(port.id, &bind).await.expect("it is bound");
+        let bound = client
+            .bind_port(port.id, &bind, None)
+            .await
+            .expect("it is bound");
         assert_eq!(bound.profile.as_ref(), Some(&profile));
     }
     let unbind = UnbindPortBody::default();
     for _ in 0..2 {
-        let outcome = client.unbind_port(port.id, &unbind).await;
+        let outcome = client.unbind_port(port.id, &unbind, None).await;
         assert_eq!(outcome, Ok(PortOutcome::Unbound));
     }
     let left = client.port(port.id).await.expect("an answer");
@@ -149,10 +152,12 @@ async fn a_port_that_is_unbound_keeps_its_address_and_another_server_may_have_it
     assert_eq!(left.profile, Some(Extras::new()));
     assert_eq!(left.fixed_ips, port.fixed_ips);
     let other = Uuid::new_v4();
-    let bound = client.bind_port(port.id, &binding(other, OTHER_HOST)).await;
+    let bound = client
+        .bind_port(port.id, &binding(other, OTHER_HOST), None)
+        .await;
     assert_eq!(bound.expect("it is bound").device_id, other.to_string());
     client.delete_port(port.id).await.expect("it is deleted");
-    let outcome = client.unbind_port(port.id, &unbind).await;
+    let outcome = client.unbind_port(port.id, &unbind, None).await;
     assert_eq!(outcome, Ok(PortOutcome::AlreadyGone));
 }
 
@@ -166,7 +171,7 @@ async fn a_port_moves_to_the_host_of_its_second_binding() {
     let port = client.create_port(&cloud.port_of(network.id, server)).await;
     let port = port.expect("a port").id;
     client
-        .bind_port(port, &binding(server, HOST))
+        .bind_port(port, &binding(server, HOST), None)
         .await
         .expect("it is bound");
     let path = format!("/v2.0/ports/{port}/bindings");
@@ -216,7 +221,7 @@ async fn floating_addresses_are_found_by_their_ports() {
     let port = client.create_port(&cloud.port_of(inside.id, server)).await;
     let port = port.expect("a port");
     client
-        .bind_port(port.id, &binding(server, HOST))
+        .bind_port(port.id, &binding(server, HOST), None)
         .await
         .expect("it is bound");
     let body = json!({"floatingip": {"floating_network_id": outside, "port_id": port.id, "tenant_id": tenant}});

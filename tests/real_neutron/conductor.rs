@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use berth_client::{Disposition, NetworkClient};
-use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
+use berth_conductor::{BootRequest, Conductor, GuestRunOutcome, InterfaceError};
 use berth_model::ConsumerUuid;
 use berth_tests::boot::{AgentBehaviour, BootFault, BootStage, EffectSide, NODE, asked, guest};
 use berth_tests::sample::one_of;
@@ -16,8 +16,28 @@ use uuid::Uuid;
 
 use crate::real_neutron::cloud::NetworkCloud;
 
-/// `make test` takes every n-th side of the calls. The number is odd, so that sides before and after alternate.
-const ONE_OF: usize = one_of(9);
+/// `make test` takes every n-th of a sweep's cases. The number is odd, so that each kind of fault has its turn.
+const ONE_OF: usize = one_of(27);
+
+/// The faults at each side of a call of Neutron.
+fn faults(at: usize, what: &str) -> Vec<(EffectSide, BootFault)> {
+    let (before, after) = (
+        EffectSide { at, after: false },
+        EffectSide { at, after: true },
+    );
+    let mut faults = vec![
+        (before, BootFault::Kill),
+        (after, BootFault::Error),
+        (before, BootFault::InternalError),
+        (after, BootFault::Kill),
+        (before, BootFault::Error),
+    ];
+    if !what.starts_with("network GET") {
+        let writes = [BootFault::Late, BootFault::Conflict, BootFault::Twice];
+        faults.extend(writes.map(|fault| (before, fault)));
+    }
+    faults
+}
 
 /// A network with a free port of the tenant's, and a conductor that may use them.
 pub(super) struct PortStage {
@@ -125,6 +145,13 @@ impl PortStage {
         assert_eq!(given.vif_type.as_deref(), Some("unbound"));
     }
 
+    /// Deletes the ports that Neutron created late.
+    async fn collect_late_ports(&self) {
+        self.stage.effects.begin(None);
+        let collected = self.stage.conductor().collect_late_ports().await;
+        collected.expect("an answer");
+    }
+
     async fn boot(&self, conductor: &Conductor, request: &BootRequest) -> GuestRunOutcome {
         while conductor.create(request).await.is_err() {}
         arrives(conductor, request).await
@@ -150,7 +177,7 @@ impl PortStage {
                     let (guest, wanted) = (self.guest(number), self.wanted());
                     let id = action_id(number);
                     while let Err(error) = conductor.attach_interface(guest, &wanted, &id).await {
-                        assert_eq!(error.disposition(), Disposition::Retry, "{error}");
+                        assert!(may_be_repeated(&error, fault), "{error}");
                     }
                 }
                 Goal::Detach => {
@@ -167,7 +194,7 @@ impl PortStage {
                         while let Err(error) =
                             conductor.detach_interface(guest, vif.port, &id).await
                         {
-                            assert_eq!(error.disposition(), Disposition::Retry, "{error}");
+                            assert!(may_be_repeated(&error, fault), "{error}");
                         }
                     }
                 }
@@ -203,6 +230,12 @@ impl Goal {
             Self::Detach => &[Self::Boot, Self::Attach],
         }
     }
+}
+
+/// Whether the client of an attachment or detachment repeats it: nothing was decided, or another change was in the way.
+fn may_be_repeated(error: &InterfaceError, fault: Option<(EffectSide, BootFault)>) -> bool {
+    let is_refused = fault.is_some_and(|(_, fault)| fault == BootFault::Conflict);
+    is_refused || error.disposition() == Disposition::Retry
 }
 
 /// The id of an attachment.
@@ -396,32 +429,64 @@ async fn no_port_is_left_or_made_twice_whatever_fails_on_the_way() {
         stage.until_killed(number, Goal::Delete, None).await;
         let calls = history.iter().enumerate();
         let calls = calls.filter(|(_, what)| what.starts_with("network "));
-        let sides =
-            calls.flat_map(|(at, _)| [false, true].map(|after| EffectSide { at: at + 1, after }));
-        for side in sides
-            .skip(usize::from(goal == Goal::Delete))
-            .step_by(ONE_OF)
-        {
-            for fault in [BootFault::Kill, BootFault::Error] {
-                number += 1;
-                cases += 1;
-                for before in goal.before() {
-                    stage.until_killed(number, *before, None).await;
-                }
-                if stage.until_killed(number, goal, Some((side, fault))).await {
-                    stage.until_killed(number, goal, None).await;
-                }
+        let faults = calls.flat_map(|(at, what)| faults(at + 1, what));
+        for fault in faults.step_by(ONE_OF) {
+            number += 1;
+            cases += 1;
+            for before in goal.before() {
+                stage.until_killed(number, *before, None).await;
+            }
+            if stage.until_killed(number, goal, Some(fault)).await {
+                stage.until_killed(number, goal, None).await;
+            }
+            if stage.stage.effects.perform_late().await {
+                stage.collect_late_ports().await;
+            }
+            // A port that was created twice goes with its guest.
+            if fault.1 != BootFault::Twice {
                 match goal {
                     Goal::Boot | Goal::Detach => stage.has_its_ports(number).await,
                     Goal::Attach => stage.has_a_port_more(number).await,
                     Goal::Delete => {}
                 }
-                stage.until_killed(number, Goal::Delete, None).await;
-                stage.has_no_ports(number).await;
             }
+            stage.until_killed(number, Goal::Delete, None).await;
+            stage.has_no_ports(number).await;
         }
     }
     assert!(cases > 4, "{cases}");
+    stage.stage.judge().await;
+}
+
+/// The answer to a call is lost, and Neutron acts on it only after the guest was deleted.
+#[tokio::test]
+async fn what_neutron_does_after_a_guest_is_gone_is_undone_or_refused() {
+    let stage = PortStage::new("late").await;
+    let mut number = 1;
+    stage.until_killed(number, Goal::Boot, None).await;
+    let history = stage.stage.effects.history();
+    stage.until_killed(number, Goal::Delete, None).await;
+    for (call, acts) in [
+        ("network POST /v2.0/ports", true),
+        ("network PUT /v2.0/ports/{port_id}", false),
+    ] {
+        let calls = history.iter().enumerate();
+        let calls = calls.filter(|(_, what)| *what == call);
+        let last = calls.last().expect("a call").0;
+        number += 1;
+        let side = EffectSide {
+            at: last + 1,
+            after: false,
+        };
+        let fault = Some((side, BootFault::Late));
+        stage.until_killed(number, Goal::Boot, fault).await;
+        stage.has_its_ports(number).await;
+        stage.until_killed(number, Goal::Delete, None).await;
+        assert!(stage.stage.effects.perform_late().await, "{call}");
+        assert_eq!(stage.ports(number).await.len(), usize::from(acts), "{call}");
+        stage.collect_late_ports().await;
+        stage.has_no_ports(number).await;
+    }
     stage.stage.judge().await;
 }
 

@@ -63,7 +63,9 @@ async fn what_does_not_exist_is_not_found() {
     let (client, unknown) = (cloud.client(), Uuid::new_v4());
     assert_eq!(client.port(unknown).await, Ok(None));
     assert_eq!(client.network(unknown).await, Ok(None));
-    let error = client.bind_port(unknown, &binding(unknown, HOST)).await;
+    let error = client
+        .bind_port(unknown, &binding(unknown, HOST), None)
+        .await;
     let error = error.expect_err("there is none");
     assert!(
         matches!(error, NetworkClientError::NotFound(_)),
@@ -87,7 +89,7 @@ async fn a_host_that_is_no_chassis_binds_no_port() {
     let port = client.create_port(&cloud.port_of(network.id, server)).await;
     let port = port.expect("a port").id;
     let error = client
-        .bind_port(port, &binding(server, "no-such-host"))
+        .bind_port(port, &binding(server, "no-such-host"), None)
         .await;
     let error = error.expect_err("no chassis has this name");
     let host = "no-such-host".to_owned();
@@ -95,7 +97,7 @@ async fn a_host_that_is_no_chassis_binds_no_port() {
     assert_eq!(error.disposition(), Disposition::Refresh);
     // The next attempt is on another host.
     client
-        .bind_port(port, &binding(server, HOST))
+        .bind_port(port, &binding(server, HOST), None)
         .await
         .expect("it is bound");
 }
@@ -141,7 +143,7 @@ async fn an_account_that_is_no_administrator_may_not_bind() {
     let port = client.create_port(&cloud.port_of(network.id, server)).await;
     let port = port.expect("a port").id;
     let tenants = cloud.client_of("tenant", "tenant");
-    let error = tenants.bind_port(port, &binding(server, HOST)).await;
+    let error = tenants.bind_port(port, &binding(server, HOST), None).await;
     let error = error.expect_err("only administrators bind ports");
     assert!(
         matches!(error, NetworkClientError::Forbidden(_)),

@@ -17,6 +17,7 @@ use crate::journal::{
     BootJournal, BootStep, BootStepDetail, BootStepRecord, JournalError, StepState,
 };
 use crate::late_claims::LateClaims;
+use crate::late_ports::LatePorts;
 use crate::metrics::BootMetrics;
 use crate::options::ConductorOptions;
 use crate::orphaned_arqs::OrphanedArqs;
@@ -42,6 +43,7 @@ pub(crate) struct BootContext {
     pub(crate) metrics: BootMetrics,
     pub(crate) orphaned_arqs: OrphanedArqs,
     pub(crate) late_claims: LateClaims,
+    pub(crate) late_ports: LatePorts,
 }
 
 impl BootContext {
@@ -109,6 +111,18 @@ impl BootContext {
     /// Whether an unanswered claim or release of this guest may still take effect.
     pub(crate) async fn has_late_claim(&self, guest: ConsumerUuid) -> Result<bool, JournalError> {
         Ok(self.journal.late_claims().await?.contains(&guest))
+    }
+
+    /// Records that the creation of a port for this guest was not answered, and may take effect later.
+    pub(crate) async fn record_late_port(&self, guest: ConsumerUuid) -> Result<(), JournalError> {
+        self.journal.record_late_port(guest).await?;
+        self.late_ports.reset(guest);
+        Ok(())
+    }
+
+    /// Whether an unanswered request for this guest may still take effect. Until then this conductor owns the guest's UUID.
+    pub(crate) async fn has_late_effect(&self, guest: ConsumerUuid) -> Result<bool, JournalError> {
+        Ok(self.has_late_claim(guest).await? || self.journal.late_ports().await?.contains(&guest))
     }
 
     /// Records the state of a step in the journal.

@@ -40,6 +40,7 @@ use crate::journal::{
     AcceptOutcome, BootGoal, BootJournal, BootRecord, BootRecords, JournalError, UnreadableRecord,
 };
 use crate::late_claims::LateClaims;
+use crate::late_ports::LatePorts;
 use crate::metrics::BootMetrics;
 use crate::orphaned_arqs::OrphanedArqs;
 use crate::port_refresh::{self, PortRefreshError};
@@ -100,6 +101,7 @@ impl Conductor {
                 metrics: BootMetrics::default(),
                 orphaned_arqs: OrphanedArqs::default(),
                 late_claims: LateClaims::default(),
+                late_ports: LatePorts::default(),
             },
             tasks: KeyedTasks::default(),
             blocked: Mutex::default(),
@@ -428,6 +430,13 @@ impl Conductor {
                         "failed to collect late claims"
                     );
                 }
+                let late_ports = &self.inner.context.late_ports;
+                if let Err(error) = late_ports.collect(context, &self.inner.tasks).await {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "failed to collect late ports"
+                    );
+                }
                 if let Err(error) = self.inner.stale_members.collect(&self.inner.context).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
@@ -475,6 +484,13 @@ impl Conductor {
     pub async fn collect_late_claims(&self) -> Result<usize, String> {
         let (late_claims, context) = (&self.inner.context.late_claims, &self.inner.context);
         let collected = late_claims.collect(context, &self.inner.tasks).await;
+        collected.map_err(|error| error.to_string())
+    }
+
+    /// Runs the collector of late ports if it is due. Returns the number of deleted ports.
+    pub async fn collect_late_ports(&self) -> Result<usize, String> {
+        let (late_ports, context) = (&self.inner.context.late_ports, &self.inner.context);
+        let collected = late_ports.collect(context, &self.inner.tasks).await;
         collected.map_err(|error| error.to_string())
     }
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::BootError;
-use crate::boot::{binding, create_port, give_port, not_bound, ports_of_guest};
+use crate::boot::{bind_port, binding, create_port, give_port, ports_of_guest};
 use crate::boot_context::BootContext;
 use crate::journal::{
     BootGoal, BootPort, BootRecord, BootStep, BootStepDetail, JournalError, PortOrigin, StepState,
@@ -221,7 +221,9 @@ impl<'a> ActiveGuest<'a> {
                 let port = match (made, network) {
                     (Some(port), _) => port.id,
                     (None, Some(network)) => {
-                        create_port(self.networks, request, wanted, (network, mark)).await?
+                        // A kill after this leaves no other trace of the creation.
+                        self.context.record_late_port(request.uuid()).await?;
+                        create_port(self.context, request, wanted, (network, mark)).await?
                     }
                     (None, None) => {
                         let reason = "the request names neither a port nor a network".to_owned();
@@ -251,8 +253,8 @@ impl<'a> ActiveGuest<'a> {
         let chosen = self.record.placement();
         let chosen = chosen.ok_or(InterfaceError::NotActive(self.record.request.uuid()))?;
         let binding = binding(&self.record.request, chosen, extensions);
-        let bound = self.networks.bind_port(port, &binding).await;
-        let facts = self.networks.facts(vec![bound.map_err(not_bound)?]).await?;
+        let bound = bind_port(self.networks, &self.record.request, port, &binding).await?;
+        let facts = self.networks.facts(vec![bound]).await?;
         let mut ports = self.ports().iter();
         let is_given = ports.any(|known| known.port == port && known.origin == PortOrigin::Given);
         let origin = VifOrigin {
@@ -284,11 +286,7 @@ impl<'a> ActiveGuest<'a> {
         match known.origin {
             PortOrigin::Created => drop(self.networks.delete_port(port).await?),
             PortOrigin::Given => {
-                let guest = self.record.request.uuid().to_string();
-                let found = self.networks.port(port).await?;
-                if let Some(found) = found.filter(|found| found.device_id == guest) {
-                    unbind_port(self.networks, &found).await?;
-                }
+                unbind_port(self.networks, self.record.request.uuid(), port).await?;
             }
         }
         let ports = self.ports().iter().filter(|known| known.port != port);

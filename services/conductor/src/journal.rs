@@ -109,6 +109,15 @@ pub trait BootJournal: Send + Sync {
     /// Records that no claim of this guest can take effect any more.
     fn clear_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()>;
 
+    /// Records that the creation of a port for this guest was not answered, and may take effect later.
+    fn record_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()>;
+
+    /// The guests with such ports, sorted by UUID.
+    fn late_ports(&self) -> JournalFuture<'_, Vec<ConsumerUuid>>;
+
+    /// Records that no creation of a port for this guest can take effect any more.
+    fn clear_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()>;
+
     /// Tests whether the journal is writable, without a visible change. By default, it always is.
     fn try_write(&self) -> JournalFuture<'_, ()> {
         Box::pin(std::future::ready(Ok(())))

@@ -23,7 +23,7 @@
 //! | `diagnosis` | why Placement has no candidate, found with relaxed queries |
 //! | `metrics` | metrics of searches and boots |
 //! | `headroom` | how many more guests of a flavor fit |
-//! | `orphaned_arqs`, `stale_members`, `late_claims` | garbage collection of accelerator requests, server-group members, and claims with an unknown result |
+//! | `orphaned_arqs`, `stale_members`, `late_claims`, `late_ports` | garbage collection of accelerator requests, server-group members, and of claims and ports with an unknown result |
 //! | `scan_interval` | rate limit of these collectors |
 //! | `agents` | lookup of a node's agent |
 //! | `attestations` | trust of nodes, from an operator's file |
@@ -49,6 +49,7 @@ mod headroom;
 mod interfaces;
 pub mod journal;
 mod late_claims;
+mod late_ports;
 mod metrics;
 mod options;
 mod orphaned_arqs;

@@ -23,7 +23,15 @@ pub(crate) fn mark_of_action(attempt: u32, id: &ActionId) -> String {
 
 /// The beginning of the marks of an attempt.
 pub(crate) fn mark_of_attempt(attempt: u32) -> String {
-    format!("Created by Berth, attempt {attempt}, interface ")
+    format!("{MARK}{attempt}, interface ")
+}
+
+/// The beginning of all marks.
+const MARK: &str = "Created by Berth, attempt ";
+
+/// Whether this service created the port for a guest.
+pub(crate) fn is_marked(port: &PortRecord) -> bool {
+    port.description.starts_with(MARK)
 }
 
 /// Why a guest may not have a port or network, on any host. The sentences are Nova's where it has such.

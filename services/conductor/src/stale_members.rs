@@ -99,6 +99,7 @@ impl StaleMembers {
         let own = context.journal.guests_of(&guests).await?;
         let mut own: BTreeSet<_> = own.uuids().collect();
         own.extend(context.journal.late_claims().await?);
+        own.extend(context.journal.late_ports().await?);
         let mut stale = BTreeSet::new();
         for entry in unreported {
             let guest = entry.guest();

@@ -8,12 +8,13 @@ use berth_client::{
     AcceleratorError, GuestApiError, NetworkClient, NetworkClientError, PlacementError,
 };
 use berth_hosts::{HostTableError, ServerGroupError};
-use berth_model::{ArqState, NodeName};
-use berth_wire::neutron::{PortRecord, UnbindPortBody};
+use berth_model::{ArqState, ConsumerUuid, NodeName};
+use berth_wire::neutron::UnbindPortBody;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-use crate::boot::ports_of_guest;
+use crate::boot::{PORT_TRIES, ports_of_guest};
 use crate::boot_context::BootContext;
 use crate::journal::{BootRecord, BootStep, JournalError, PortOrigin, StepState};
 use crate::port_rules::{mark_of_attempt, profile_without_host};
@@ -79,7 +80,13 @@ pub(crate) async fn undo(
             BootStep::Build => unbuild(context, record, attempt, cancel).await?,
             // The undo of `ports` gives all ports back, bound or not.
             BootStep::PortBinding => {}
-            BootStep::Ports => give_back(context, record, attempt).await?,
+            BootStep::Ports => {
+                if record.ports(attempt).is_none() {
+                    // It ended while it created ports.
+                    context.record_late_port(guest).await?;
+                }
+                give_back(context, record, attempt).await?;
+            }
             BootStep::Bind => unbind(context, record, attempt).await?,
             BootStep::Arqs => delete_requests(context, record, attempt).await?,
             BootStep::Claim => release(context, record, attempt, was.state).await?,
@@ -89,9 +96,9 @@ pub(crate) async fn undo(
             .await?;
     }
     leave_group(context, record).await?;
-    // Release the ownership last. A late claim, which Placement may still execute although its answer was lost,
+    // Release the ownership last. A late claim or port, which its service may still make although the answer was lost,
     // keeps the guest owned.
-    if !context.has_late_claim(guest).await? {
+    if !context.has_late_effect(guest).await? {
         context
             .scheduler
             .hosts
@@ -208,7 +215,7 @@ async fn give_back(
     for port in &ports {
         let is_requested = requested.iter().any(|wanted| wanted.port == Some(port.id));
         if is_requested || is_known(port.id, PortOrigin::Given) {
-            unbind_port(networks, port).await?;
+            unbind_port(networks, record.request.uuid(), port.id).await?;
         } else if is_known(port.id, PortOrigin::Created) || port.description.starts_with(&mark) {
             networks.delete_port(port.id).await?;
         }
@@ -216,17 +223,29 @@ async fn give_back(
     Ok(())
 }
 
-/// Takes a port from its guest and host.
+/// Takes a port from its guest and host. A port that is no longer the guest's is left alone.
 pub(crate) async fn unbind_port(
     networks: &NetworkClient,
-    port: &PortRecord,
+    guest: ConsumerUuid,
+    id: Uuid,
 ) -> Result<(), NetworkClientError> {
-    let unbinding = UnbindPortBody {
-        profile: profile_without_host(port),
-        dns_name: port.dns_name.as_ref().map(|_| String::new()),
-        ..UnbindPortBody::default()
-    };
-    networks.unbind_port(port.id, &unbinding).await.map(drop)
+    let mut tries = 1;
+    loop {
+        let port = networks.port(id).await?;
+        let Some(port) = port.filter(|port| port.device_id == guest.to_string()) else {
+            return Ok(());
+        };
+        let unbinding = UnbindPortBody {
+            profile: profile_without_host(&port),
+            dns_name: port.dns_name.as_ref().map(|_| String::new()),
+            ..UnbindPortBody::default()
+        };
+        let revision = port.revision_number;
+        match networks.unbind_port(id, &unbinding, revision).await {
+            Err(NetworkClientError::Changed(_)) if tries < PORT_TRIES => tries += 1,
+            unbound => return unbound.map(drop),
+        }
+    }
 }
 
 async fn delete_requests(

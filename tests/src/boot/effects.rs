@@ -4,10 +4,12 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use berth_client::{HttpService, RouteTemplate, TransportError};
 use bytes::Bytes;
 use http::{Request, Response};
+use serde_json::json;
 use tokio::sync::Notify;
 use tower::service_fn;
 
@@ -26,6 +28,14 @@ pub enum BootFault {
     Kill,
     /// The answer is an error, once.
     Error,
+    /// The service answers 500 Internal Server Error and does nothing. For requests of a service.
+    InternalError,
+    /// The service answers 409 Conflict and does nothing. For requests of a service.
+    Conflict,
+    /// The request times out. The service performs it when [`ConductorEffects::perform_late`] is called.
+    Late,
+    /// The service performs the request twice, and answers the second time.
+    Twice,
 }
 
 /// The answer of an effect that fails.
@@ -41,12 +51,23 @@ impl FaultAnswer for Result<Response<Bytes>, TransportError> {
     }
 }
 
+/// An answer of Neutron's.
+fn refusal(status: u16, kind: &str, message: &str) -> Response<Bytes> {
+    let error = json!({"NeutronError": {"type": kind, "message": message, "detail": ""}});
+    let answer = Response::builder().status(status);
+    let answer = answer.header("content-type", "application/json");
+    answer.body(error.to_string().into()).expect("an answer")
+}
+
 /// Code that runs outside the conductor before the nth effect with a given prefix.
 struct ConcurrentEvent {
     nth: usize,
     what: &'static str,
     happens: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
+
+/// A request that a service performs after its caller has given it up.
+type LateRequest = Pin<Box<dyn Future<Output = Result<Response<Bytes>, TransportError>> + Send>>;
 
 #[derive(Default)]
 struct ConductorEffectState {
@@ -55,6 +76,7 @@ struct ConductorEffectState {
     life: usize,
     fault: Option<(EffectSide, BootFault)>,
     dead: bool,
+    late: Option<LateRequest>,
     meanwhile: Option<ConcurrentEvent>,
     /// A planted bug: intents are not written down.
     forgets_intents: bool,
@@ -159,10 +181,66 @@ impl ConductorEffects {
                     .extensions()
                     .get::<RouteTemplate>()
                     .map_or("?", |it| it.0);
-                let what = format!("{name} {} {route}", request.method());
-                effects.perform(what, http.send(request)).await
+                let at = effects.next(format!("{name} {} {route}", request.method()));
+                let answer = async {
+                    match effects.remote_fault(at) {
+                        Some(BootFault::InternalError) => {
+                            Ok(refusal(500, "HTTPInternalServerError", "Request Failed"))
+                        }
+                        Some(BootFault::Conflict) => {
+                            let message =
+                                "There was a conflict when trying to complete your request.";
+                            Ok(refusal(409, "HTTPConflict", message))
+                        }
+                        Some(BootFault::Late) => {
+                            let http = http.clone();
+                            let late = async move { http.send(request).await };
+                            effects.state().late = Some(Box::pin(late));
+                            let after = Duration::from_mins(1);
+                            Err(TransportError::Timeout { after })
+                        }
+                        Some(BootFault::Twice) => {
+                            http.send(request.clone()).await?;
+                            http.send(request).await
+                        }
+                        _ => http.send(request).await,
+                    }
+                };
+                effects.perform_at(at, answer).await
             }
         }))
+    }
+
+    /// The fault of a service that strikes at this effect.
+    fn remote_fault(&self, at: usize) -> Option<BootFault> {
+        let mut state = self.state();
+        let here = EffectSide { at, after: false };
+        let fault = state.fault.filter(|(point, fault)| {
+            let is_remote = !matches!(fault, BootFault::Kill | BootFault::Error);
+            is_remote && state.life == self.life && *point == here
+        });
+        if fault.is_some() {
+            state.fault = None;
+        }
+        fault.map(|(_, fault)| fault)
+    }
+
+    /// Lets the service perform the request that timed out, if there is one. Returns whether there was one.
+    pub async fn perform_late(&self) -> bool {
+        let late = self.state().late.take();
+        match late {
+            Some(late) => late.await.is_ok(),
+            None => false,
+        }
+    }
+
+    /// Records the next effect. Returns its number.
+    fn next(&self, what: String) -> usize {
+        let mut state = self.state();
+        if state.life == self.life && !state.dead {
+            state.history.push(what);
+        }
+        state.history.len()
     }
 
     pub(super) async fn perform<T: FaultAnswer>(
@@ -170,13 +248,11 @@ impl ConductorEffects {
         what: String,
         effect: impl Future<Output = T>,
     ) -> T {
-        let at = {
-            let mut state = self.state();
-            if state.life == self.life && !state.dead {
-                state.history.push(what);
-            }
-            state.history.len()
-        };
+        let at = self.next(what);
+        self.perform_at(at, effect).await
+    }
+
+    async fn perform_at<T: FaultAnswer>(&self, at: usize, effect: impl Future<Output = T>) -> T {
         if let Some(meanwhile) = self.meanwhile() {
             meanwhile.happens.await;
         }

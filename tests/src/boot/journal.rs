@@ -138,4 +138,19 @@ impl BootJournal for FaultyBootJournal {
         let none = self.journal.clear_late_claim(guest);
         self.perform("no late claim".to_owned(), none)
     }
+
+    fn record_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
+        self.perform("late port".to_owned(), self.journal.record_late_port(guest))
+    }
+
+    fn late_ports(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
+        self.perform("late ports".to_owned(), self.journal.late_ports())
+    }
+
+    fn clear_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
+        self.perform(
+            "no late port".to_owned(),
+            self.journal.clear_late_port(guest),
+        )
+    }
 }

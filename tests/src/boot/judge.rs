@@ -17,6 +17,7 @@ impl BootStage {
         let conductor = self.conductor();
         while conductor.collect_orphaned_arqs().await.expect("answers") > 0 {}
         while conductor.collect_late_claims().await.expect("answers") > 0 {}
+        while conductor.collect_late_ports().await.expect("answers") > 0 {}
         let wrong = self.wrong().await;
         assert!(
             wrong.is_empty(),

@@ -303,4 +303,22 @@ impl conductor::BootJournal for GatedBootJournal {
             self.inner.clear_late_claim(guest)
         })
     }
+
+    fn record_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
+        self.perform(write("conductor.db late_port", guest), move || {
+            self.inner.record_late_port(guest)
+        })
+    }
+
+    fn late_ports(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
+        self.perform(read("conductor.db late_ports", ""), || {
+            self.inner.late_ports()
+        })
+    }
+
+    fn clear_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
+        self.perform(write("conductor.db clear_late_port", guest), move || {
+            self.inner.clear_late_port(guest)
+        })
+    }
 }

@@ -129,29 +129,26 @@ impl NetworkClient {
                 device_id: device.to_string(),
             },
         };
-        let (path, body) = (format!("{PORTS}/{id}"), Some(encode(&document)));
-        let revision = revision_number.map(|number| format!("revision_number={number}"));
-        let call = AdapterCall {
-            precondition: revision.and_then(|text| text.parse().ok()),
-            ..write(Method::PUT, ONE_PORT, path, body, Repeat::Safe)
-        };
+        let call = change(id, revision_number, encode(&document));
         let given: PortDocument = responses::parsed(self.ask(call).await?, PORT)?;
         Ok(given.port)
     }
 
-    /// PUT /v2.0/ports/{id}: gives the port to a server on a host. Repeating it is safe.
+    /// PUT /v2.0/ports/{id}: gives the port to a server on a host. Repeating it is safe. With the revision number that the
+    /// port was read with, a request that the service executes late does not undo what happened to the port meanwhile.
     ///
-    /// Errors: No answer, a refusal, or a port that no driver can bind to the host.
+    /// Errors: No answer, a refusal, or a port that no driver can bind to the host. [`NetworkClientError::Changed`] if the
+    /// port has another revision number.
     pub async fn bind_port(
         &self,
         id: Uuid,
         binding: &BindPortBody,
+        revision_number: Option<u64>,
     ) -> Result<PortRecord, NetworkClientError> {
         let document = BindPortDocument {
             port: binding.clone(),
         };
-        let (path, body) = (format!("{PORTS}/{id}"), Some(encode(&document)));
-        let call = write(Method::PUT, ONE_PORT, path, body, Repeat::Safe);
+        let call = change(id, revision_number, encode(&document));
         let bound: PortDocument = responses::parsed(self.ask(call).await?, PORT)?;
         match bound.port.vif_type.as_deref() {
             Some(BINDING_FAILED) => Err(NetworkClientError::BindingFailed {
@@ -162,17 +159,18 @@ impl NetworkClient {
         }
     }
 
-    /// PUT /v2.0/ports/{id}: takes the port from its server and host. Repeating it is safe.
+    /// PUT /v2.0/ports/{id}: takes the port from its server and host. Repeating it is safe. The revision number is that of
+    /// [`NetworkClient::bind_port`].
     pub async fn unbind_port(
         &self,
         id: Uuid,
         unbinding: &UnbindPortBody,
+        revision_number: Option<u64>,
     ) -> Result<PortOutcome, NetworkClientError> {
         let document = UnbindPortDocument {
             port: unbinding.clone(),
         };
-        let (path, body) = (format!("{PORTS}/{id}"), Some(encode(&document)));
-        let call = write(Method::PUT, ONE_PORT, path, body, Repeat::Safe);
+        let call = change(id, revision_number, encode(&document));
         let found = responses::unless_not_found(self.ask(call).await?)?;
         Ok(found.map_or(PortOutcome::AlreadyGone, |_| PortOutcome::Unbound))
     }
@@ -218,6 +216,16 @@ impl NetworkClient {
         let call = AdapterCall::new(Method::DELETE, route, path, None);
         let found = responses::unless_not_found(self.ask(call).await?)?;
         Ok(found.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
+    }
+}
+
+/// A change of a port, if it still has this revision number.
+fn change(id: Uuid, revision_number: Option<u64>, body: Vec<u8>) -> AdapterCall {
+    let revision = revision_number.map(|number| format!("revision_number={number}"));
+    let path = format!("{PORTS}/{id}");
+    AdapterCall {
+        precondition: revision.and_then(|text| text.parse().ok()),
+        ..write(Method::PUT, ONE_PORT, path, Some(body), Repeat::Safe)
     }
 }
 

@@ -23,8 +23,8 @@ use crate::port_rules::{
 
 /// The zone of hosts without one, as in Nova.
 const DEFAULT_ZONE: &str = "nova";
-/// The maximum number of tries to give a port to a guest while others change it.
-const GIVE_TRIES: usize = 5;
+/// The maximum number of tries to change a port while others change it.
+pub(crate) const PORT_TRIES: usize = 5;
 
 impl BoundBoot {
     /// Gets and binds the ports of the requested networks, if there are any.
@@ -65,7 +65,11 @@ impl BoundBoot {
             .await?;
         let request = &placed.record.request;
         let known = match was_begun {
-            true => ports_of_guest(networks, request).await?,
+            true => {
+                // A creation that an earlier process sent may take effect after this list.
+                context.record_late_port(request.uuid()).await?;
+                ports_of_guest(networks, request).await?
+            }
             false => Vec::new(),
         };
         let mut ports = Vec::new();
@@ -82,7 +86,7 @@ impl BoundBoot {
                     let made = known.iter().find(is_made);
                     let port = match made {
                         Some(port) => port.id,
-                        None => create_port(networks, request, wanted, (network, mark)).await?,
+                        None => create_port(context, request, wanted, (network, mark)).await?,
                     };
                     let origin = PortOrigin::Created;
                     BootPort { port, origin }
@@ -115,13 +119,11 @@ impl BoundBoot {
         let mut bound = Vec::new();
         let requested = &placed.record.request.body().requested_networks;
         for (port, wanted) in ports.iter().zip(requested) {
+            let request = &placed.record.request;
             bound.push(match wanted.physical_network {
                 // The host selects a function for it first.
-                Some(_) => own_port(networks, &placed.record.request, port.port).await?,
-                None => {
-                    let answer = networks.bind_port(port.port, &binding).await;
-                    answer.map_err(not_bound)?
-                }
+                Some(_) => own_port(networks, request, port.port).await?,
+                None => bind_port(networks, request, port.port, &binding).await?,
             });
         }
         let facts = networks.facts(bound).await?;
@@ -166,8 +168,6 @@ impl NetworkedBoot {
         let mut bound = Vec::new();
         for vif in &self.vifs {
             let function = functions.iter().find(|function| function.port == vif.id);
-            // Its owner may have given it to another server while the host selected a function.
-            let port = own_port(networks, request, vif.id).await?;
             bound.push(match function {
                 Some(function) => {
                     let function = checked_function(vif, function)?;
@@ -175,10 +175,9 @@ impl NetworkedBoot {
                         profile: Some(profile_of_function(vif, function)),
                         ..binding.clone()
                     };
-                    let answer = networks.bind_port(vif.id, &binding).await;
-                    answer.map_err(not_bound)?
+                    bind_port(networks, request, vif.id, &binding).await?
                 }
-                None => port,
+                None => own_port(networks, request, vif.id).await?,
             });
         }
         let origins = self.vifs.iter().map(|vif| VifOrigin {
@@ -204,6 +203,24 @@ async fn own_port(
     Ok(own.ok_or(PortRefusal::InUse(id))?)
 }
 
+/// Binds a port of the guest. Its owner may have given it to another server meanwhile, which then keeps it.
+pub(crate) async fn bind_port(
+    networks: &NetworkClient,
+    request: &BootRequest,
+    id: Uuid,
+    binding: &BindPortBody,
+) -> Result<PortRecord, BootError> {
+    for _ in 0..PORT_TRIES {
+        let port = own_port(networks, request, id).await?;
+        match networks.bind_port(id, binding, port.revision_number).await {
+            Ok(bound) => return Ok(bound),
+            Err(NetworkClientError::Changed(_)) => {}
+            Err(error) => return Err(not_bound(error)),
+        }
+    }
+    Err(BootError::PortBusy(id))
+}
+
 /// The function that a host selected, if it is one for this port.
 fn checked_function<'a>(
     vif: &VifBody,
@@ -226,7 +243,7 @@ pub(crate) async fn give_port(
     id: Uuid,
 ) -> Result<Uuid, BootError> {
     let guest = *request.uuid().as_uuid();
-    for _ in 0..GIVE_TRIES {
+    for _ in 0..PORT_TRIES {
         let port = networks.port(id).await?;
         let port = check_port(id, port.as_ref(), request.project_id(), guest)?;
         check_kind(port, wanted)?;
@@ -244,11 +261,13 @@ pub(crate) async fn give_port(
 
 /// Creates a port of the guest in a network, with this mark.
 pub(crate) async fn create_port(
-    networks: &NetworkClient,
+    context: &BootContext,
     request: &BootRequest,
     wanted: &RequestedNetwork,
     (network, mark): (Uuid, String),
 ) -> Result<Uuid, BootError> {
+    let networks = context.networks.as_ref();
+    let networks = networks.ok_or(BootError::NoNetworkService)?;
     let project = request.project_id();
     check_network(networks, project, network).await?;
     let fixed_ips = wanted.fixed_ip.iter().map(|address| RequestedFixedIp {
@@ -270,6 +289,7 @@ pub(crate) async fn create_port(
             Err(PortRefusal::Service(error.what()).into())
         }
         Err(error) if error.disposition() == Disposition::Refresh => {
+            context.record_late_port(request.uuid()).await?;
             Err(BootError::PortsUnknown(error))
         }
         Err(error) => Err(error.into()),
@@ -323,7 +343,7 @@ pub(crate) async fn ports_of_guest(
 }
 
 /// Another host may be able to have the port.
-pub(crate) fn not_bound(error: NetworkClientError) -> BootError {
+fn not_bound(error: NetworkClientError) -> BootError {
     match error {
         NetworkClientError::BindingFailed { .. } | NetworkClientError::HostNotInSegment(_) => {
             BootError::PortNotBound(error)

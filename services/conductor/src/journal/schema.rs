@@ -10,7 +10,7 @@ pub(super) const SCHEMA: JournalSchema = JournalSchema {
     create: CREATE,
     version: 2,
     upgrades: &[(1, PORT_STEPS)],
-    additions: &[OWNER, OPEN, LATE_CLAIM],
+    additions: &[OWNER, OPEN, LATE_CLAIM, LATE_PORT],
 };
 
 const CREATE: &str = "
@@ -68,6 +68,9 @@ const OPEN: &str = concat!(
 
 /// The guests with late claims.
 const LATE_CLAIM: &str = "CREATE TABLE IF NOT EXISTS late_claim (guest TEXT NOT NULL PRIMARY KEY)";
+
+/// The guests with late ports.
+const LATE_PORT: &str = "CREATE TABLE IF NOT EXISTS late_port (guest TEXT NOT NULL PRIMARY KEY)";
 
 /// Reads the conductor's UUID; creates it if it is missing.
 pub(super) struct ReadOwner;

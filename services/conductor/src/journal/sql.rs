@@ -242,6 +242,20 @@ impl BootJournal for SqlBootJournal {
         self.execute(Statement::new(sql).bind(guest.to_string()))
     }
 
+    fn record_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
+        let sql = "INSERT INTO late_port (guest) VALUES (?) ON CONFLICT DO NOTHING";
+        self.execute(Statement::new(sql).bind(guest.to_string()))
+    }
+
+    fn late_ports(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
+        Box::pin(self.uuids("SELECT guest FROM late_port ORDER BY guest"))
+    }
+
+    fn clear_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
+        let sql = "DELETE FROM late_port WHERE guest = ?";
+        self.execute(Statement::new(sql).bind(guest.to_string()))
+    }
+
     fn try_write(&self) -> JournalFuture<'_, ()> {
         let insert = "INSERT INTO stray (profile) VALUES ('') ON CONFLICT DO NOTHING";
         let delete = "DELETE FROM stray WHERE profile = ''";

@@ -69,7 +69,7 @@ impl LateClaims {
                 // owner of the UUID. If the conductor stops in between, `stale_members` removes the
                 // ownership.
                 context.journal.clear_late_claim(guest).await?;
-                if is_undone {
+                if is_undone && !context.has_late_effect(guest).await? {
                     context
                         .scheduler
                         .hosts

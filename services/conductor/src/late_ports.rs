@@ -1,0 +1,130 @@
+//! Deletes the ports of guests that the network service created after the answer was lost.
+//!
+//! The network service may execute the creation of a port after the conductor has given it up: the guest then has a port
+//! that no step knows. Therefore this collector observes the guest for a grace period, and deletes the marked ports that
+//! are not the guest's. Until then, the guest's UUID stays owned by this conductor.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use berth_client::NetworkClientError;
+use berth_client::network::PortFilter;
+use berth_hosts::HostTableError;
+use berth_keyed_tasks::KeyedTasks;
+use berth_model::ConsumerUuid;
+use tokio::time::Instant;
+
+use crate::boot_context::BootContext;
+use crate::journal::{BootGoal, BootPort, JournalError};
+use crate::port_rules::is_marked;
+use crate::scan_interval::ScanInterval;
+
+/// Error of a scan for late ports.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LatePortsError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Network(#[from] NetworkClientError),
+    #[error("failed to write the guest's owner: {0}")]
+    Hosts(#[from] HostTableError),
+}
+
+#[derive(Default)]
+struct LatePortObservations {
+    /// When each guest was first seen in the journal's list of late ports.
+    first_seen: BTreeMap<ConsumerUuid, Instant>,
+    scan: ScanInterval,
+}
+
+/// Observations of earlier scans. Not persistent: a restart begins a new grace period.
+#[derive(Default)]
+pub(crate) struct LatePorts(Mutex<LatePortObservations>);
+
+impl LatePorts {
+    /// Restarts the grace period of a guest after another lost answer.
+    pub(crate) fn reset(&self, guest: ConsumerUuid) {
+        self.observations().first_seen.remove(&guest);
+    }
+
+    /// Scans if a scan is due. Returns the number of deleted ports.
+    pub(crate) async fn collect(
+        &self,
+        context: &BootContext,
+        tasks: &KeyedTasks<ConsumerUuid>,
+    ) -> Result<usize, LatePortsError> {
+        let grace = context.options.orphan_grace;
+        if !self.observations().scan.is_due(grace, Instant::now()) {
+            return Ok(0);
+        }
+        let guests = context.journal.late_ports().await?;
+        self.observations()
+            .first_seen
+            .retain(|guest, _| guests.contains(guest));
+        let mut deleted = 0;
+        for guest in guests {
+            let now = Instant::now();
+            let first_seen = *self.observations().first_seen.entry(guest).or_insert(now);
+            // A running boot or deletion finds the ports of its own attempt.
+            if tasks.is_active(&guest) {
+                continue;
+            }
+            let _guard = tasks.lock(guest).await;
+            let record = match context.journal.guest(guest).await {
+                // The guest's ports are unknown; continue with the other guests.
+                Err(JournalError::Unreadable(_)) => continue,
+                record => record?,
+            };
+            let own = match &record {
+                None => Vec::new(),
+                Some(record) => match record.goal {
+                    BootGoal::Failed { .. } => Vec::new(),
+                    BootGoal::Active => record.ports(record.attempt).unwrap_or_default().to_vec(),
+                    _ => continue,
+                },
+            };
+            let of_guest = delete_others(context, guest, &own).await?;
+            deleted += of_guest;
+            if of_guest == 0 && now.duration_since(first_seen) >= grace {
+                // Delete the row first: without the row, nothing is deleted that belongs to the next owner of the UUID.
+                // If the conductor stops in between, `stale_members` removes the ownership.
+                context.journal.clear_late_port(guest).await?;
+                let is_undone = record.is_none_or(|record| record.goal != BootGoal::Active);
+                if is_undone && !context.has_late_effect(guest).await? {
+                    let hosts = &context.scheduler.hosts;
+                    hosts.release_guest(context.owned(guest)).await?;
+                }
+            }
+        }
+        Ok(deleted)
+    }
+
+    fn observations(&self) -> MutexGuard<'_, LatePortObservations> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Deletes the ports that this service created for the guest and that are not among these. Returns their number.
+async fn delete_others(
+    context: &BootContext,
+    guest: ConsumerUuid,
+    own: &[BootPort],
+) -> Result<usize, LatePortsError> {
+    let Some(networks) = &context.networks else {
+        return Ok(0);
+    };
+    let filter = PortFilter {
+        device_id: Some(guest.to_string()),
+        ..PortFilter::default()
+    };
+    let mut deleted = 0;
+    for port in networks.ports(&filter).await? {
+        let is_own = own.iter().any(|known| known.port == port.id);
+        if is_marked(&port) && !is_own {
+            networks.delete_port(port.id).await?;
+            tracing::info!(%guest, port = %port.id, "deleted a late port, whose creation was not answered");
+            deleted += 1;
+        }
+    }
+    Ok(deleted)
+}

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use berth_model::Disposition;
 use berth_net::{HostNetwork, NetworkPaths, PortError, PortSpec};
 use berth_ovsdb::{OvsdbClient, OvsdbEndpoint};
 use berth_virt::guest_spec::{
@@ -77,11 +78,7 @@ impl Switch {
             .expect("ovsdb-tool runs (packaging/scripts/need.sh installs openvswitch-switch)");
         assert!(created.success());
         let socket = switch.socket();
-        let remote = format!("--remote=punix:{}", socket.display());
-        switch.run("ovsdb-server", &[&remote, &database.display().to_string()]);
-        switch.wait("the socket of ovsdb-server", |switch| {
-            switch.socket().exists()
-        });
+        switch.start_database();
         switch.vsctl(&["--no-wait", "init"]);
         switch.run("ovs-vswitchd", &[&format!("unix:{}", socket.display())]);
         switch.vsctl(&[
@@ -94,6 +91,26 @@ impl Switch {
             "datapath_type=netdev",
         ]);
         switch
+    }
+
+    /// Starts `ovsdb-server`, and waits for its socket.
+    fn start_database(&mut self) {
+        let database = self.path("conf.db").display().to_string();
+        let remote = format!("--remote=punix:{}", self.socket().display());
+        self.run("ovsdb-server", &[&remote, &database]);
+        self.wait("the socket of ovsdb-server", |switch| {
+            std::os::unix::net::UnixStream::connect(switch.socket()).is_ok()
+        });
+        // It is the first of the processes.
+        let server = self.processes.pop();
+        self.processes.splice(0..0, server);
+    }
+
+    /// Kills `ovsdb-server`.
+    fn stop_database(&mut self) {
+        let mut server = self.processes.remove(0);
+        server.kill().unwrap();
+        server.wait().unwrap();
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -365,6 +382,41 @@ fn a_guest_waits_until_ovn_has_installed_its_port() {
             tokio::task::yield_now().await;
             switch.vsctl(&["set", "Interface", &tap, "external_ids:ovn-installed=true"]);
             waiting.await.unwrap().unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_port_is_plugged_and_unplugged_after_the_database_was_gone_in_between() {
+    in_namespaces(
+        "a_port_is_plugged_and_unplugged_after_the_database_was_gone_in_between",
+        async |mut switch| {
+            let (network, spec) = (switch.network(), spec(7, 0x88a1));
+            network.plug(&spec).await.unwrap();
+            let waiting = tokio::spawn({
+                let (network, spec) = (network.clone(), spec.clone());
+                async move { network.wait_plugged(&spec, WAIT).await }
+            });
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            switch.stop_database();
+            // Each call says that the switch is away, and may be repeated.
+            let lost = waiting.await.unwrap().unwrap_err();
+            let refused = network.unplug(&spec).await.unwrap_err();
+            for error in [lost, refused] {
+                assert!(matches!(error, PortError::Switch(_)), "{error}");
+                assert_eq!(error.disposition(), Disposition::Retry, "{error}");
+            }
+            switch.start_database();
+            network.plug(&spec).await.unwrap();
+            let tap = spec.port.tap().to_string();
+            switch.vsctl(&["set", "Interface", &tap, "external_ids:ovn-installed=true"]);
+            network.wait_plugged(&spec, WAIT).await.unwrap();
+            assert_eq!(links(), [tap]);
+            switch.stop_database();
+            switch.start_database();
+            network.unplug(&spec).await.unwrap();
+            assert_eq!(links(), Vec::<String>::new());
+            assert_eq!(network.plugged().await.unwrap(), []);
         },
     );
 }

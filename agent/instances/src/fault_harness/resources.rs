@@ -151,11 +151,14 @@ impl GuestResources for SimulatedResources {
     }
 
     async fn wait_for_ports(&self, _: &GuestSpec) -> Result<(), ResourceError> {
-        let failure = SimulatedFailure::PortNeverWorks;
-        if self.0.world().failures.contains(&failure) {
-            std::future::pending::<()>().await;
-        }
-        Ok(())
+        let effect = async {
+            let failure = SimulatedFailure::PortNeverWorks;
+            if self.0.world().failures.contains(&failure) {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        };
+        self.0.inject("switch read wait".to_owned(), effect).await
     }
 
     async fn unplug_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {

@@ -426,6 +426,63 @@ async fn an_attached_port_is_there_before_its_guest_starts_after_a_host_boot() {
     operation.check(&harness).await;
 }
 
+/// The agent is killed, or the switch or the hypervisor gives an error once, at each call of the boot of a host.
+#[tokio::test]
+async fn whatever_fails_while_a_host_boots_its_guests_come_back_with_their_ports() {
+    let operation = ClientOperation::Attach;
+    let after_boot = async || {
+        let harness = operation.harness().await;
+        operation.run(&harness).await;
+        harness.reboot_host();
+        harness
+    };
+    let clean = after_boot().await;
+    clean.kill_at(None);
+    let end = clean.guests().sync_one(guest(1)).await;
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
+    let mut cases = 0;
+    for point in kills(clean.count()) {
+        for fault in [InjectedFault::Kill, InjectedFault::Error] {
+            let harness = after_boot().await;
+            harness.fault_at(Some(point), fault);
+            let guests = harness.guests();
+            tokio::select! {
+                biased;
+                () = harness.wait_for_kill() => {}
+                _ = guests.sync_one(guest(1)) => {}
+            }
+            invariants::check_always(&harness).await;
+            harness.fault_at(None, fault);
+            let guests = harness.guests();
+            let mut end = guests.sync_one(guest(1)).await;
+            if matches!(end, ReconcileOutcome::Blocked { .. }) {
+                end = guests.sync_one(guest(1)).await;
+            }
+            assert!(
+                matches!(end, ReconcileOutcome::Settled),
+                "{point:?}: {end:?}"
+            );
+            operation.check(&harness).await;
+            cases += 1;
+        }
+    }
+    assert!(cases > 20, "{cases} cases");
+}
+
+#[tokio::test]
+async fn a_port_that_two_guests_have_is_caught_by_the_invariants() {
+    let harness = ClientOperation::Attach.harness().await;
+    ClientOperation::Attach.run(&harness).await;
+    harness.bind(2, &[3]);
+    let guests = harness.guests();
+    guests.create(&request(2, &[3])).await.unwrap();
+    guests.reconcile_instance(guest(2)).await;
+    let attached = guests.attach_interface(guest(2), interface(), None).await;
+    let _ = attached.unwrap();
+    let found = format!("port {} was plugged for two guests", port());
+    assert_eq!(harness.world().violations, [found]);
+}
+
 /// Checks that never fail prove nothing.
 #[tokio::test]
 async fn each_planted_bug_is_caught_by_the_invariants() {

@@ -429,12 +429,13 @@ async fn the_requests_of_all_guests_are_those_of_every_attempt() {
 }
 
 #[tokio::test]
-async fn a_guest_with_a_possible_late_claim_is_remembered_after_its_record_is_deleted() {
+async fn a_guest_with_a_possible_late_claim_or_port_is_remembered_after_its_record_is_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     journal.accept(&request("vm")).await.unwrap();
     for _ in 0..2 {
         journal.record_late_claim(guest()).await.unwrap();
+        journal.record_late_port(guest()).await.unwrap();
     }
     journal.delete_guest(guest()).await.unwrap();
     journal.close().await;
@@ -443,6 +444,9 @@ async fn a_guest_with_a_possible_late_claim_is_remembered_after_its_record_is_de
     assert_eq!(journal.late_claims().await.unwrap(), [guest()]);
     journal.clear_late_claim(guest()).await.unwrap();
     assert_eq!(journal.late_claims().await.unwrap(), []);
+    assert_eq!(journal.late_ports().await.unwrap(), [guest()]);
+    journal.clear_late_port(guest()).await.unwrap();
+    assert_eq!(journal.late_ports().await.unwrap(), []);
 }
 
 /// Controllers keep journals of earlier releases: a renamed field needs a `serde(rename)`.

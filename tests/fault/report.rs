@@ -136,20 +136,55 @@ pub(crate) fn compare(swept: &CleanRun, tally: &CellTally) {
     );
 }
 
-/// A scenario's part of the page.
-fn text_of(swept: &CleanRun, tally: &CellTally) -> String {
-    let scenario = swept.situation.journey;
+/// Compares a scenario's part of the page with a sample: its effects, and each outcome that was seen.
+pub(crate) fn compare_sample(swept: &CleanRun, tally: &CellTally) {
+    let page = section(Section::Node(swept.situation.journey));
+    let mut wrong = Vec::new();
+    if !page.contains(&effects(swept)) {
+        wrong.push(effects(swept));
+    }
+    for (cell, seen) in tally {
+        let found = table_cell(&page, &cell.fault, &cell.kind).unwrap_or_default();
+        let missing = seen.keys().filter(|it| !found.contains(it.as_str()));
+        wrong.extend(missing.map(|outcome| format!("{cell} = {outcome}, and not {found:?}")));
+    }
+    assert!(
+        wrong.is_empty(),
+        "docs/faults.md is not what the sweep found: BLESS=1 cargo test -p berth-tests --test fault\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// The cell of a table: in the row of a fault, in the column of a kind of effect. `None` without such a column.
+pub(crate) fn table_cell<'a>(table: &'a str, fault: &str, kind: &str) -> Option<&'a str> {
+    let cells = |line: &'a str| line.split('|').map(str::trim);
+    let row = |name: &str| {
+        let mut lines = table.lines();
+        lines.find(|line| cells(line).nth(1) == Some(name))
+    };
+    let column = cells(row("fault")?).position(|head| head == kind)?;
+    Some(
+        row(fault)
+            .and_then(|line| cells(line).nth(column))
+            .unwrap_or_default(),
+    )
+}
+
+/// How many effects a scenario has.
+fn effects(swept: &CleanRun) -> String {
     let effects = swept.clean.trace.effects();
     let writes = swept.clean.trace.effects().filter(|line| {
         line.effect.kind == EffectKind::Write && line.effect.boundary == Boundary::Http
     });
-    let cases: usize = tally.values().flat_map(BTreeMap::values).sum();
     let (effects, writes) = (effects.count(), writes.count());
-    let mut text = title(scenario);
-    let _ = write!(
-        text,
-        "\n{effects} effects, {writes} of them writes; {cases} cases.\n\n"
-    );
+    format!("{effects} effects, {writes} of them writes")
+}
+
+/// A scenario's part of the page.
+fn text_of(swept: &CleanRun, tally: &CellTally) -> String {
+    let cases: usize = tally.values().flat_map(BTreeMap::values).sum();
+    let mut text = title(swept.situation.journey);
+    let _ = write!(text, "\n{}; {cases} cases.\n\n", effects(swept));
     table(&mut text, tally);
     text
 }

@@ -392,23 +392,22 @@ async fn a_direct_port_is_bound_once_or_free_whatever_fails_on_the_way() {
     let calls: Vec<_> = calls
         .filter(|(_, what)| what.starts_with("network ") || what.starts_with("agent "))
         .collect();
-    let sides = calls
-        .iter()
-        .flat_map(|(at, _)| [false, true].map(|after| EffectSide { at: at + 1, after }));
-    let sides: Vec<_> = sides.collect();
+    let cases = calls.iter().flat_map(|(at, _)| {
+        let sides = [false, true].map(|after| EffectSide { at: at + 1, after });
+        sides.map(|side| [(side, BootFault::Kill), (side, BootFault::Error)])
+    });
+    let cases: Vec<_> = cases.flatten().collect();
     let mut number = 1;
     stage.until_killed(number, Goal::Delete, None).await;
     stage.has_a_free_function(number).await;
-    for side in sides.into_iter().step_by(one_of(9)) {
-        for fault in [BootFault::Kill, BootFault::Error] {
-            number += 1;
-            if boot(number, Some((side, fault))).await {
-                boot(number, None).await;
-            }
-            stage.has_its_function().await;
-            stage.until_killed(number, Goal::Delete, None).await;
-            stage.has_a_free_function(number).await;
+    for fault in cases.into_iter().step_by(one_of(17)) {
+        number += 1;
+        if boot(number, Some(fault)).await {
+            boot(number, None).await;
         }
+        stage.has_its_function().await;
+        stage.until_killed(number, Goal::Delete, None).await;
+        stage.has_a_free_function(number).await;
     }
     assert!(number > 4, "{calls:?}");
     stage.stage.judge().await;

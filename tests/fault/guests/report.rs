@@ -11,7 +11,7 @@ use berth_tests::guest_cloud::RecordedEffect;
 use super::rows::{FaultStrike, kind};
 use super::scenarios::{GuestOutcome, GuestScenario};
 use super::sweep::FAULTS;
-use crate::report::{Section, replace, section};
+use crate::report::{Section, replace, section, table_cell};
 
 const HEAD: &str = "# Guests\n\n\
 Written by the complete guest sweep (`BLESS=1 BERTH_GUEST_FAULTS=1 cargo test -p berth-tests --test fault\n\
@@ -88,21 +88,15 @@ pub(super) fn compare(tally: &OutcomeTally) {
         let table = format!("\n## {}\n", title(*scenario));
         let table = page.split(&table).nth(1).unwrap_or_default();
         let table = table.split("\n## ").next().unwrap_or_default();
-        let row = |start: &str| table.lines().find(|line| line.starts_with(start));
-        let cells = |line: &str| line.split('|').map(str::trim).map(str::to_owned).collect();
-        let heads: Vec<String> = row("| fault |").map(cells).unwrap_or_default();
-        let found: Vec<String> = row(&format!("| {} {strike} |", strike.fault.row()))
-            .map(cells)
-            .unwrap_or_default();
         assert!(
-            !heads.is_empty(),
+            table.contains("| fault |"),
             "docs/faults.md has no table of {}",
             title(*scenario)
         );
-        let Some(column) = heads.iter().position(|head| head == kind) else {
+        let fault = format!("{} {strike}", strike.fault.row());
+        let Some(cell) = table_cell(table, &fault, kind) else {
             continue;
         };
-        let cell = found.get(column).cloned().unwrap_or_default();
         for outcome in seen.keys() {
             let name = scenario.as_str();
             assert!(

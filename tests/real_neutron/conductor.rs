@@ -470,8 +470,8 @@ async fn what_neutron_does_after_a_guest_is_gone_is_undone_or_refused() {
         ("network PUT /v2.0/ports/{port_id}", false),
     ] {
         let calls = history.iter().enumerate();
-        let calls = calls.filter(|(_, what)| *what == call);
-        let last = calls.last().expect("a call").0;
+        let mut calls = calls.filter(|(_, what)| *what == call);
+        let last = calls.next_back().expect("a call").0;
         number += 1;
         let side = EffectSide {
             at: last + 1,

@@ -168,6 +168,7 @@ async fn story() {
     assert_eq!(taps().len(), 3, "{:?}", taps());
 
     sdk(&clients);
+    ansible(&clients);
 
     // Nothing is left, and the given ports are free.
     clients.tenant("server delete --wait web second");
@@ -201,6 +202,23 @@ fn sdk(clients: &Clients) {
         .env_remove("PYTHONPATH");
     let printed = output(&mut command).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(printed, "ACTIVE 10.11.0. 203.0.113. True\n");
+}
+
+/// Ansible's `openstack.cloud.server`, if `BERTH_ANSIBLE_PLAYBOOK` names the program `ansible-playbook`. The packages are not
+/// among the peers, because they are larger than all of these.
+fn ansible(clients: &Clients) {
+    let Some(program) = std::env::var_os("BERTH_ANSIBLE_PLAYBOOK") else {
+        return;
+    };
+    let playbook = checkout().join("tests/real_neutron/ansible.yml");
+    let mut command = Command::new(program);
+    command
+        .arg(playbook)
+        .env("OS_CLIENT_CONFIG_FILE", &clients.clouds)
+        .env_remove("PYTHONPATH");
+    let ended = command.output().expect("it starts");
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "{printed}");
 }
 
 const SDK: &str = "

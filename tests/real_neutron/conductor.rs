@@ -31,6 +31,10 @@ pub(super) struct PortStage {
 
 impl PortStage {
     pub(super) async fn new(name: &str) -> Self {
+        Self::over(name, BootStage::new().await).await
+    }
+
+    pub(super) async fn over(name: &str, stage: BootStage) -> Self {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let cloud = NetworkCloud::shared();
         let client = cloud.client();
@@ -40,7 +44,7 @@ impl PortStage {
         let given = client.create_port(&wanted).await.expect("a port");
         let (http, auth) = cloud.access();
         Self {
-            stage: BootStage::new().await.with_networks(http, auth),
+            stage: stage.with_networks(http, auth),
             client,
             network: network.id,
             given: given.id,
@@ -62,7 +66,7 @@ impl PortStage {
         self.request_with(number, profile, &networks)
     }
 
-    fn request_with(&self, number: u32, profile: &str, networks: &Value) -> BootRequest {
+    pub(super) fn request_with(&self, number: u32, profile: &str, networks: &Value) -> BootRequest {
         asked(&json!({
             "uuid": self.guest(number).to_string(),
             "name": format!("vm{number}"),
@@ -73,7 +77,7 @@ impl PortStage {
         }))
     }
 
-    async fn ports(&self, number: u32) -> Vec<PortRecord> {
+    pub(super) async fn ports(&self, number: u32) -> Vec<PortRecord> {
         let device = *self.guest(number).as_uuid();
         self.client.ports_of_device(device).await.expect("ports")
     }
@@ -125,7 +129,11 @@ impl PortStage {
         assert_eq!(given.vif_type.as_deref(), Some("unbound"));
     }
 
-    async fn boot(&self, conductor: &Conductor, request: &BootRequest) -> GuestRunOutcome {
+    pub(super) async fn boot(
+        &self,
+        conductor: &Conductor,
+        request: &BootRequest,
+    ) -> GuestRunOutcome {
         while conductor.create(request).await.is_err() {}
         arrives(conductor, request).await
     }

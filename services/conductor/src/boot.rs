@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::{BootError, NoHostReason};
 pub(crate) use place::claimed_amounts;
-pub(crate) use ports::{binding, create_port, give_port, not_bound, ports_of_guest};
+pub(crate) use ports::{binding, create_port, created_port, give_port, not_bound, ports_of_guest};
 
 use crate::boot_context::BootContext;
 use crate::journal::{BootRecord, ChosenHost};

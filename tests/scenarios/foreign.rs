@@ -102,7 +102,12 @@ fn foreign(rows: &PlacementRows) -> (Vec<ProviderRow>, Vec<String>) {
             || name.contains("Open vSwitch")
             || name == "storage"
             || name == "other-01";
-        is_foreign.then(|| row.clone())
+        let mut row = row.clone();
+        if name.contains("Open vSwitch") {
+            // A reshape sends all allocations of a guest, and Placement counts a new generation of each of their providers.
+            row.generation = 0;
+        }
+        is_foreign.then_some(row)
     };
     let marks = rows.providers.iter().flat_map(|(name, row)| {
         let traits = row.traits.iter().map(move |held| format!("{name} {held}"));

@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock};
 use berth_client::{
     Auth, AuthOptions, AuthType, HttpService, NetworkClient, Secret, TransportOptions,
 };
-use berth_tests::boot::NODE;
+use berth_tests::boot::{BRIDGE, NODE};
 use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{KeystoneSettings, PortEvents, RealKeystone, RealNeutron};
 use berth_wire::neutron::{
@@ -45,6 +45,8 @@ impl NetworkCloud {
                 neutron.ovn.add_chassis(host).expect("a chassis");
             }
             neutron.add_sriov_agent(NODE, "storage").expect("an agent");
+            let bridge = (BRIDGE, "storage");
+            neutron.add_switch_agent(NODE, bridge).expect("an agent");
             Self { keystone, neutron }
         })
     }

@@ -51,6 +51,10 @@ pub(super) struct PortStage {
 
 impl PortStage {
     pub(super) async fn new(name: &str) -> Self {
+        Self::over(name, BootStage::new().await).await
+    }
+
+    pub(super) async fn over(name: &str, stage: BootStage) -> Self {
         static STAGES: AtomicU32 = AtomicU32::new(0);
         let cloud = NetworkCloud::shared();
         let client = cloud.client();
@@ -60,7 +64,7 @@ impl PortStage {
         let given = client.create_port(&wanted).await.expect("a port");
         let (http, auth) = cloud.access();
         Self {
-            stage: BootStage::new().await.with_networks(http, auth),
+            stage: stage.with_networks(http, auth),
             client,
             network: network.id,
             given: given.id,
@@ -82,7 +86,7 @@ impl PortStage {
         self.request_with(number, profile, &networks)
     }
 
-    fn request_with(&self, number: u32, profile: &str, networks: &Value) -> BootRequest {
+    pub(super) fn request_with(&self, number: u32, profile: &str, networks: &Value) -> BootRequest {
         asked(&json!({
             "uuid": self.guest(number).to_string(),
             "name": format!("vm{number}"),
@@ -93,7 +97,7 @@ impl PortStage {
         }))
     }
 
-    async fn ports(&self, number: u32) -> Vec<PortRecord> {
+    pub(super) async fn ports(&self, number: u32) -> Vec<PortRecord> {
         let device = *self.guest(number).as_uuid();
         self.client.ports_of_device(device).await.expect("ports")
     }
@@ -152,7 +156,11 @@ impl PortStage {
         collected.expect("an answer");
     }
 
-    async fn boot(&self, conductor: &Conductor, request: &BootRequest) -> GuestRunOutcome {
+    pub(super) async fn boot(
+        &self,
+        conductor: &Conductor,
+        request: &BootRequest,
+    ) -> GuestRunOutcome {
         while conductor.create(request).await.is_err() {}
         arrives(conductor, request).await
     }

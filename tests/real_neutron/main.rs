@@ -8,4 +8,5 @@ mod conductor;
 mod guest;
 mod ownership;
 mod refusals;
+mod resources;
 mod servers;

@@ -23,14 +23,17 @@ use crate::real_neutron::conductor::PortStage;
 const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
 
 /// A compute API whose conductor has the real Neutron.
-struct ComputeStage {
-    ports: PortStage,
+pub(super) struct ComputeStage {
+    pub(super) ports: PortStage,
     api: HttpService,
 }
 
 impl ComputeStage {
     async fn new(name: &str) -> Self {
-        let ports = PortStage::new(name).await;
+        Self::over(PortStage::new(name).await).await
+    }
+
+    pub(super) async fn over(ports: PortStage) -> Self {
         ports.stage.effects.begin(None);
         let image = FoundImage {
             body: ImageBody {
@@ -64,14 +67,32 @@ impl ComputeStage {
     }
 
     /// Asks as an administrator in the project `tenant`.
-    async fn ask(&self, method: Method, path: &str, body: Option<Value>, status: u16) -> Value {
+    pub(super) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        status: u16,
+    ) -> Value {
+        self.ask_since("2.82", method, path, body, status).await
+    }
+
+    /// The same with this microversion.
+    pub(super) async fn ask_since(
+        &self,
+        version: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        status: u16,
+    ) -> Value {
         let token = format!("admin:{}", NetworkCloud::shared().tenant());
         let request = Request::builder()
             .method(method)
             .uri(format!("http://compute/v2.1{path}"))
             .header("x-auth-token", token)
             .header("content-type", "application/json")
-            .header("openstack-api-version", "compute 2.82");
+            .header("openstack-api-version", format!("compute {version}"));
         let body = body.map_or_else(Bytes::new, |body| body.to_string().into());
         let answer = self.api.send(request.body(body).expect("a request")).await;
         let answer = answer.expect("an answer");
@@ -80,7 +101,7 @@ impl ComputeStage {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    fn server(more: &Value) -> Value {
+    pub(super) fn server(more: &Value) -> Value {
         let mut server = json!({"name": "web", "flavorRef": "1", "imageRef": IMAGE});
         for (key, value) in more.as_object().into_iter().flatten() {
             server[key] = value.clone();
@@ -89,7 +110,7 @@ impl ComputeStage {
     }
 
     /// A server that is active.
-    async fn active(&self, more: &Value) -> String {
+    pub(super) async fn active(&self, more: &Value) -> String {
         let made = self
             .ask(Method::POST, "/servers", Some(Self::server(more)), 202)
             .await;
@@ -105,7 +126,7 @@ impl ComputeStage {
         id
     }
 
-    async fn shown(&self, id: &str) -> Value {
+    pub(super) async fn shown(&self, id: &str) -> Value {
         let path = format!("/servers/{id}");
         let mut shown = self.ask(Method::GET, &path, None, 200).await;
         shown["server"].take()
@@ -155,6 +176,8 @@ async fn a_server_shows_the_addresses_of_its_ports_and_leaves_none_behind() {
     let one = stage.ask(Method::GET, &path, None, 200).await;
     assert_eq!(&one["interfaceAttachment"], shown);
 
+    changes_its_groups(&stage, &id, port.id).await;
+
     // The tenant gives the port another address, and Neutron reports the change.
     let subnet = port.fixed_ips[0].subnet_id;
     let fixed_ips = json!([{"subnet_id": subnet, "ip_address": "192.0.2.55"}, {"subnet_id": subnet, "ip_address": "192.0.2.56"}]);
@@ -175,6 +198,49 @@ async fn a_server_shows_the_addresses_of_its_ports_and_leaves_none_behind() {
         }
     })
     .await;
+}
+
+/// A security group is added to the only port of a server, shown and removed again.
+async fn changes_its_groups(stage: &ComputeStage, id: &str, port: Uuid) {
+    let cloud = NetworkCloud::shared();
+    let group = json!({"security_group": {"name": "web", "tenant_id": cloud.tenant()}});
+    let made = cloud.ask(Method::POST, "/v2.0/security-groups", &group);
+    let web = &made["security_group"]["id"];
+    let rule = json!({"security_group_rule": {"security_group_id": web, "tenant_id": cloud.tenant(), "direction": "ingress",
+        "protocol": "tcp", "port_range_min": 80, "port_range_max": 80, "remote_ip_prefix": "192.0.2.0/24"}});
+    cloud.ask(Method::POST, "/v2.0/security-group-rules", &rule);
+    let act = async |word: &str, name: &str, status| {
+        let body = Some(json!({word: {"name": name}}));
+        let path = format!("/servers/{id}/action");
+        stage.ask(Method::POST, &path, body, status).await
+    };
+    let names = async || stage.shown(id).await["security_groups"].clone();
+    assert_eq!(names().await, json!([{"name": "default"}]));
+    act("addSecurityGroup", "web", 202).await;
+    assert_eq!(names().await, json!([{"name": "default"}, {"name": "web"}]));
+    let path = format!("/servers/{id}/os-security-groups");
+    let groups = stage.ask(Method::GET, &path, None, 200).await;
+    let [default, shown] = groups["security_groups"]
+        .as_array()
+        .expect("groups")
+        .as_slice()
+    else {
+        panic!("{groups}")
+    };
+    // Its rules name the group itself.
+    let peer = json!({"name": "default", "tenant_id": cloud.tenant()});
+    assert_eq!(default["rules"][0]["group"], peer, "{default}");
+    assert_eq!(shown["id"], *web);
+    assert_eq!(shown["rules"][0]["ip_range"]["cidr"], "192.0.2.0/24");
+    assert_eq!(shown["rules"][0]["from_port"], 80);
+
+    act("removeSecurityGroup", "default", 202).await;
+    act("removeSecurityGroup", "default", 404).await;
+    let now = stage.ports.client.port(port).await.expect("an answer");
+    let groups = now.expect("the port").security_groups;
+    assert_eq!(json!(groups), json!([web]));
+    act("addSecurityGroup", "no-such", 404).await;
+    act("addSecurityGroup", " ", 400).await;
 }
 
 #[tokio::test]
@@ -259,6 +325,10 @@ async fn networks_that_a_server_cannot_have_are_refused_at_once() {
     assert_eq!(given.expect("a port").device_id, "");
     let none = stage.active(&json!({"networks": "none"})).await;
     assert_eq!(stage.shown(&none).await["addresses"], json!({}));
+    let add = Some(json!({"addSecurityGroup": {"name": "default"}}));
+    let path = format!("/servers/{none}/action");
+    let refused = stage.ask(Method::POST, &path, add, 404).await;
+    assert!(refused.to_string().contains("any ports"), "{refused}");
 }
 
 #[tokio::test]

@@ -62,6 +62,8 @@ use crate::wait::poll_until;
 
 /// The only host.
 pub const NODE: &str = "compute1";
+/// The bridge of the host with a guaranteed bandwidth.
+pub const BRIDGE: &str = "br-storage";
 /// The number of GPUs of the host.
 pub const GPUS: u8 = 8;
 
@@ -189,6 +191,29 @@ impl BootStage {
             &[on_network],
         )
         .await;
+    }
+
+    /// Adds what Neutron's Open vSwitch agent reports: the packet rate of the host, and the bandwidth of its bridge to this
+    /// physical network.
+    pub async fn add_bandwidth(&self, physical_network: &str) {
+        let traits = [
+            Trait::physical_network(physical_network),
+            Trait::known("CUSTOM_VNIC_TYPE_NORMAL"),
+        ];
+        for one in &traits {
+            let ensured = self.cloud.placement().ensure_trait(one).await;
+            ensured.expect("a trait");
+        }
+        let agent = format!("{NODE}:Open vSwitch agent");
+        let bridge = format!("{agent}:{BRIDGE}");
+        let agent = Provider::child(switch_agent(), name(&agent), root());
+        let rate = ResourceClass::new("NET_PACKET_RATE_KILOPACKET_PER_SEC").expect("a class");
+        self.provider(agent, &[(rate, 100)], &traits[1..]).await;
+        let bridge = Provider::child(self::bridge(), name(&bridge), switch_agent());
+        let bandwidth = ["NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"];
+        let bandwidth =
+            bandwidth.map(|class| (ResourceClass::new(class).expect("a class"), 10_000));
+        self.provider(bridge, &bandwidth, &traits).await;
     }
 
     async fn provider(&self, made: Provider, amounts: &[(ResourceClass, u64)], traits: &[Trait]) {
@@ -518,6 +543,22 @@ fn reported_host() -> ReportedHost {
         memory_mb: 65_536,
         local_gb: 1000,
     }
+}
+
+/// The namespace in which Neutron's Open vSwitch driver derives the UUIDs of its providers.
+const SWITCH_AGENTS: Uuid = Uuid::from_u128(0x87ee_7d5c_73bb_11e8_9008_c4d9_87b2_a692);
+
+/// The provider of the host's Open vSwitch agent.
+#[must_use]
+pub fn switch_agent() -> ProviderUuid {
+    Uuid::new_v5(&SWITCH_AGENTS, NODE.as_bytes()).into()
+}
+
+/// The provider of the host's bridge.
+#[must_use]
+pub fn bridge() -> ProviderUuid {
+    let name = format!("{NODE}:{BRIDGE}");
+    Uuid::new_v5(&SWITCH_AGENTS, name.as_bytes()).into()
 }
 
 /// The UUID of the n-th GPU's provider.

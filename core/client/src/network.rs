@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use berth_wire::neutron::{
     FloatingIpList, FloatingIpRecord, NetworkDocument, NetworkList, NetworkRecord, PortRecord,
-    RbacPolicyList, SecurityGroupList, SecurityGroupRecord, SubnetList, SubnetRecord,
+    QosPolicyDocument, QosPolicyRecord, RbacPolicyList, SecurityGroupList, SecurityGroupRecord,
+    SubnetList, SubnetRecord,
 };
 use berth_wire::query_string;
 use http::Method;
@@ -49,6 +50,8 @@ const ONE_NETWORK: &str = "/v2.0/networks/{network_id}";
 const SUBNETS: &str = "/v2.0/subnets";
 const FLOATING_IPS: &str = "/v2.0/floatingips";
 const SECURITY_GROUPS: &str = "/v2.0/security-groups";
+const QOS_POLICIES: &str = "/v2.0/qos/policies";
+const ONE_QOS_POLICY: &str = "/v2.0/qos/policies/{policy_id}";
 const RBAC_POLICIES: &str = "/v2.0/rbac-policies";
 
 /// UUIDs in one query: a URL stays below 4 KiB, which every server accepts.
@@ -170,6 +173,16 @@ impl NetworkClient {
         Ok(SharedObjects::new(project, ids))
     }
 
+    /// GET /v2.0/qos/policies/{id}; `None` if it does not exist.
+    pub async fn qos_policy(
+        &self,
+        id: Uuid,
+    ) -> Result<Option<QosPolicyRecord>, NetworkClientError> {
+        let path = format!("{QOS_POLICIES}/{id}");
+        let document = self.one(ONE_QOS_POLICY, path, "a QoS policy").await?;
+        Ok(document.map(|document: QosPolicyDocument| document.policy))
+    }
+
     /// GET /v2.0/subnets?id=…: those of them that exist, in no order.
     pub async fn subnets(
         &self,
@@ -220,6 +233,15 @@ impl NetworkClient {
             .await?;
         groups.extend(others);
         Ok(groups)
+    }
+
+    /// GET /v2.0/security-groups?id=…: those of them that exist, with their rules, in no order.
+    pub async fn security_groups(
+        &self,
+        ids: &BTreeSet<Uuid>,
+    ) -> Result<Vec<SecurityGroupRecord>, NetworkClientError> {
+        self.list_by_ids::<SecurityGroupList>(SECURITY_GROUPS, "id", ids)
+            .await
     }
 
     /// The whole list, page after page.

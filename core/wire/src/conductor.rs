@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::guest::{ConfigDriveBody, FlavorBody, ImageBody, ImageComing, KernelBody, NetworkBody};
+use crate::neutron::PortResourceRequest;
 
 /// The API version, `api` in each response.
 pub const API: &str = "berth/1";
@@ -92,6 +93,9 @@ pub struct RequestedNetwork {
     /// network card that is connected to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub physical_network: Option<String>,
+    /// What an existing port needs from Placement, as the network service reports it: a minimum bandwidth or packet rate (QoS).
+    #[serde(default, skip_serializing_if = "PortResourceRequest::is_empty")]
+    pub resource_request: PortResourceRequest,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

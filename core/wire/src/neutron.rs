@@ -5,6 +5,7 @@
 mod errors;
 mod networks;
 mod ports;
+mod qos;
 mod resource_request;
 mod security_groups;
 
@@ -19,7 +20,9 @@ pub use networks::{
 pub use ports::{
     BindPortBody, BindPortDocument, CreatePortBody, CreatePortDocument, FixedIpRecord,
     GivePortBody, GivePortDocument, PortBindingList, PortBindingRecord, PortDocument, PortList,
-    PortRecord, RequestedFixedIp, UnbindPortBody, UnbindPortDocument,
+    PortRecord, RequestedFixedIp, SecurePortBody, SecurePortDocument, UnbindPortBody,
+    UnbindPortDocument,
 };
+pub use qos::{QosPolicyDocument, QosPolicyRecord, QosRuleRecord};
 pub use resource_request::{PortRequestGroup, PortResourceRequest};
-pub use security_groups::{SecurityGroupList, SecurityGroupRecord};
+pub use security_groups::{SecurityGroupList, SecurityGroupRecord, SecurityGroupRuleRecord};

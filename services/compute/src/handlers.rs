@@ -28,6 +28,7 @@ mod server_interfaces;
 mod server_metadata;
 mod server_query;
 mod server_rebuild;
+mod server_security_groups;
 mod server_tags;
 mod servers;
 mod services;
@@ -56,6 +57,7 @@ pub(crate) fn operations() -> OperationSet<ComputeApi> {
         server_tags::operations(),
         server_attachments::operations(),
         server_interfaces::operations(),
+        server_security_groups::operations(),
         server_diagnostics::operations(),
         external_events::operations(),
         limits::operations(),

@@ -24,6 +24,7 @@
 //! | `server_reconciler` | the background loop: continues unfinished work |
 //! | `server_actions`, `retry_schedule` | carries out actions through agents, with retries |
 //! | `interface_changes` | attaches ports to servers, and detaches them, through the conductor |
+//! | `networks`, `security_groups` | networks of new servers, and the security groups of their ports |
 //! | `owners`, `lost_servers` | ownership of servers by conductor journals, and guests without a server |
 //! | `consoles` | tokens and URLs of consoles, and the connections that tokens open |
 //! | `external_events` | forwards events of other services to agents |
@@ -61,6 +62,7 @@ mod project_path;
 mod quota;
 mod retry_schedule;
 mod router;
+mod security_groups;
 mod server_actions;
 mod server_reconciler;
 mod server_state;

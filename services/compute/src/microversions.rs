@@ -45,6 +45,8 @@ pub(crate) const NETWORKS: Microversion = Microversion::new(2, 37);
 pub(crate) const NETWORK_TAGS: Microversion = Microversion::new(2, 42);
 /// An interface is attached with a tag.
 pub(crate) const ATTACH_TAGS: Microversion = Microversion::new(2, 49);
+/// A server has ports that need resources from Placement.
+pub(crate) const PORT_RESOURCES: Microversion = Microversion::new(2, 72);
 /// Attached interfaces have tags.
 pub(crate) const ATTACHMENT_TAGS: Microversion = Microversion::new(2, 70);
 /// Servers embed the flavor at creation instead of its id.

@@ -67,6 +67,9 @@ pub(crate) async fn choose(
         NetworkWish::Unspecified | NetworkWish::Auto => {
             let usable = service.networks_usable_by(project).await?;
             let only = only_network(&usable, wish, project)?;
+            if let Some(network) = only {
+                check_policy(service, network).await?;
+            }
             let requested = only.map(|network| RequestedNetwork {
                 uuid: Some(network.id),
                 ..RequestedNetwork::default()
@@ -91,8 +94,12 @@ pub(crate) async fn choose(
                         if is_direct_port(port) {
                             wanted.physical_network = Some(network_of_port(service, port).await?);
                         }
+                        wanted.resource_request = port.resource_request.clone().unwrap_or_default();
                     }
-                    (None, Some(network)) => known.check(network, has_groups)?,
+                    (None, Some(network)) => {
+                        let network = known.check(network, has_groups)?;
+                        check_policy(service, network).await?;
+                    }
                     (None, None) => {}
                 }
                 checked.push(wanted);
@@ -134,6 +141,21 @@ async fn network_of_port(
     })?)
 }
 
+/// Refuses a network whose new ports would need resources: they are created after the host was chosen.
+async fn check_policy(
+    service: &NetworkClient,
+    network: &NetworkRecord,
+) -> Result<(), NetworkChoiceError> {
+    let Some(policy) = network.qos_policy_id else {
+        return Ok(());
+    };
+    let policy = service.qos_policy(policy).await?;
+    match policy.is_some_and(|policy| policy.guarantees_rates()) {
+        true => Err(PortRefusal::NetworkNeedsResources(network.id).into()),
+        false => Ok(()),
+    }
+}
+
 fn check_addressed_port<'a>(
     id: Uuid,
     port: Option<&'a PortRecord>,
@@ -148,7 +170,7 @@ fn check_addressed_port<'a>(
 }
 
 impl KnownNetworks {
-    fn check(&self, id: Uuid, has_groups: bool) -> Result<(), NetworkChoiceError> {
+    fn check(&self, id: Uuid, has_groups: bool) -> Result<&NetworkRecord, NetworkChoiceError> {
         let mut networks = self.networks.iter();
         let network = networks.find(|network| network.id == id);
         let network = network.filter(|network| self.shared.may_use_network(network));
@@ -162,7 +184,7 @@ impl KnownNetworks {
         if has_groups && network.port_security_enabled == Some(false) {
             return Err(NetworkChoiceError::NoPortSecurity);
         }
-        Ok(())
+        Ok(network)
     }
 }
 
@@ -185,7 +207,11 @@ pub(crate) fn is_default(names: &[String]) -> bool {
     matches!(names, []) || matches!(names, [name] if name == "default")
 }
 
-fn security_group(known: &[SecurityGroupRecord], name: &str) -> Result<Uuid, NetworkChoiceError> {
+/// The group with this UUID or name.
+pub(crate) fn security_group(
+    known: &[SecurityGroupRecord],
+    name: &str,
+) -> Result<Uuid, NetworkChoiceError> {
     let id = Uuid::try_parse(name).ok();
     if let Some(group) = known.iter().find(|group| Some(group.id) == id) {
         return Ok(group.id);
@@ -248,21 +274,19 @@ mod tests {
         let id = Uuid::from_u128(1);
         let others = [("tenant_id", json!("q"))];
         let external = [("router:external", json!(true))];
-        assert_eq!(known(&[], false).check(id, true), Ok(()));
-        assert_eq!(known(&others, true).check(id, false), Ok(()));
+        let check = |known: &KnownNetworks, has_groups| known.check(id, has_groups).map(drop);
+        assert_eq!(check(&known(&[], false), true), Ok(()));
+        assert_eq!(check(&known(&others, true), false), Ok(()));
         let refused = Err(NetworkChoiceError::Port(PortRefusal::NoNetwork(id)));
-        assert_eq!(known(&others, false).check(id, false), refused);
+        assert_eq!(check(&known(&others, false), false), refused);
         let refused = Err(NetworkChoiceError::External(id));
-        assert_eq!(known(&external, false).check(id, false), refused);
-        assert_eq!(known(&external, true).check(id, false), Ok(()));
+        assert_eq!(check(&known(&external, false), false), refused);
+        assert_eq!(check(&known(&external, true), false), Ok(()));
         let bare = known(&[("subnets", json!([]))], false);
-        assert_eq!(bare.check(id, false), Err(NetworkChoiceError::NoSubnet(id)));
+        assert_eq!(check(&bare, false), Err(NetworkChoiceError::NoSubnet(id)));
         let open = known(&[("port_security_enabled", json!(false))], false);
-        assert_eq!(open.check(id, false), Ok(()));
-        assert_eq!(
-            open.check(id, true),
-            Err(NetworkChoiceError::NoPortSecurity)
-        );
+        assert_eq!(check(&open, false), Ok(()));
+        assert_eq!(check(&open, true), Err(NetworkChoiceError::NoPortSecurity));
     }
 
     #[test]
@@ -270,6 +294,7 @@ mod tests {
         let group = |number: u128, name: &str| SecurityGroupRecord {
             id: Uuid::from_u128(number),
             name: name.to_owned(),
+            ..SecurityGroupRecord::default()
         };
         let known = [group(1, "web"), group(2, "db"), group(3, "db")];
         let of = |name: &str| security_group(&known, name);

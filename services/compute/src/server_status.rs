@@ -43,6 +43,8 @@ pub(crate) struct ServerWithStatus {
     pub(crate) interfaces: Vec<InterfaceBody>,
     /// Its ports as they are bound; empty without the network service.
     pub(crate) vifs: Vec<VifBody>,
+    /// The names of its security groups, if the network service was asked.
+    pub(crate) security_groups: Vec<String>,
     /// Set if the server is in error.
     pub(crate) fault: Option<ServerFault>,
     /// Whether the conductor's record is unreadable, so that this is the last known state.
@@ -342,6 +344,7 @@ fn with_facts(
         placement: chosen.map(ChosenHost::host_node),
         interfaces: interfaces(record, guest),
         vifs: record.map_or(&[][..], BootRecord::vifs).to_vec(),
+        security_groups: Vec::new(),
         fault: fault(&server, record, guest),
         server,
         is_unreadable: false,

@@ -26,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::{BootError, NoHostReason};
 pub(crate) use place::claimed_amounts;
-pub(crate) use ports::{PORT_TRIES, bind_port, binding, create_port, give_port, ports_of_guest};
+pub(crate) use ports::{
+    PORT_TRIES, bind_port, binding, create_port, created_port, give_port, ports_of_guest,
+};
 
 use crate::boot_context::BootContext;
 use crate::journal::{BootRecord, ChosenHost};

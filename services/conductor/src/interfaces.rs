@@ -1,29 +1,35 @@
 //! Attaches ports to active guests, and detaches them.
 //!
 //! ```text
-//! attach: get the port -> journal -> bind it to the host -> journal -> agent
-//! detach: agent -> journal -> unbind or delete the port -> journal
+//! attach: get the port -> journal -> bind it to the host -> journal -> claim its resources -> agent
+//! detach: agent -> release its resources -> journal -> unbind or delete the port -> journal
 //! ```
 //!
 //! Each step can be repeated. A created port has its action's id in its description: if the creation was not answered, the
 //! port is found by it. The deletion of the guest gives all of its ports back.
 
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
 use berth_client::network::{VifOrigin, network_info};
-use berth_client::{GuestApiError, GuestClient, NetworkClient, NetworkClientError};
-use berth_model::{ConsumerUuid, Disposition};
+use berth_client::{GuestApiError, GuestClient, NetworkClient, NetworkClientError, PlacementError};
+use berth_model::{ConsumerAllocations, ConsumerUuid, Disposition, ProviderUuid};
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::guest::{ActionId, GuestAction};
-use berth_wire::network_info::VifBody;
+use berth_wire::network_info::{Extras, VifBody};
+use berth_wire::neutron::BindPortBody;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::BootError;
-use crate::boot::{bind_port, binding, create_port, give_port, ports_of_guest};
+use crate::boot::{bind_port, binding, create_port, created_port, give_port, ports_of_guest};
 use crate::boot_context::BootContext;
 use crate::journal::{
-    BootGoal, BootPort, BootRecord, BootStep, BootStepDetail, JournalError, PortOrigin, StepState,
+    BootGoal, BootPort, BootRecord, BootStep, BootStepDetail, ChosenHost, JournalError, PortOrigin,
+    StepState,
 };
-use crate::port_rules::{PortRefusal, mark_of_action};
+use crate::port_resources::{needed_by_ports, port_allocation, port_query, providers_of_profile};
+use crate::port_rules::{PortRefusal, mark_of_action, profile_of_allocation};
 use crate::undo::unbind_port;
 
 /// Why a port is not attached or detached.
@@ -40,6 +46,12 @@ pub enum InterfaceError {
     NoAgent(String),
     #[error(transparent)]
     Agent(#[from] GuestApiError),
+    /// The sentence begins as Nova's does.
+    #[error(
+        "Failed to allocate additional resources to attach interface to instance {guest}: its host cannot guarantee the \
+         bandwidth or packet rate of port {port}"
+    )]
+    NoPortResources { guest: ConsumerUuid, port: Uuid },
     /// The wait for the agent ended: the guest is being deleted, or the conductor stops.
     #[error("the change of the interfaces of guest {0} was interrupted")]
     Interrupted(ConsumerUuid),
@@ -51,7 +63,7 @@ impl InterfaceError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Journal(_) | Self::NoAgent(_) | Self::Interrupted(_) => Disposition::Retry,
-            Self::NotActive(_) => Disposition::Fatal,
+            Self::NotActive(_) | Self::NoPortResources { .. } => Disposition::Fatal,
             Self::Port(error) => match error.disposition() {
                 Disposition::Retry => Disposition::Retry,
                 // The guest stays on its host.
@@ -124,7 +136,9 @@ impl<'a> ActiveGuest<'a> {
         let mark = mark_of_action(self.record.attempt, id);
         let port = self.get_port(wanted, mark).await?;
         let attached = async {
-            let vif = self.bind_port(port, wanted.tag.clone()).await?;
+            let vif = self.bind_port(port, wanted).await?;
+            let providers = providers_of_profile(vif.profile.as_ref());
+            self.hold_for_ports(providers, None).await?;
             let attach = GuestAction::AttachInterface {
                 port: Box::new(vif.clone()),
             };
@@ -219,7 +233,7 @@ impl<'a> ActiveGuest<'a> {
                 let known = ports_of_guest(self.networks, request).await?;
                 let made = known.iter().find(|port| port.description == mark);
                 let port = match (made, network) {
-                    (Some(port), _) => port.id,
+                    (Some(port), _) => created_port(self.networks, port).await?,
                     (None, Some(network)) => {
                         // A kill after this leaves no other trace of the creation.
                         self.context.record_late_port(request.uuid()).await?;
@@ -244,7 +258,7 @@ impl<'a> ActiveGuest<'a> {
     async fn bind_port(
         &mut self,
         port: Uuid,
-        tag: Option<String>,
+        wanted: &RequestedNetwork,
     ) -> Result<VifBody, InterfaceError> {
         if let Some(vif) = self.record.vifs().iter().find(|vif| vif.id == port) {
             return Ok(vif.clone());
@@ -252,7 +266,10 @@ impl<'a> ActiveGuest<'a> {
         let extensions = self.context.network_extensions(self.networks).await?;
         let chosen = self.record.placement();
         let chosen = chosen.ok_or(InterfaceError::NotActive(self.record.request.uuid()))?;
-        let binding = binding(&self.record.request, chosen, extensions);
+        let binding = BindPortBody {
+            profile: self.profile_on(chosen, port, wanted).await?,
+            ..binding(&self.record.request, chosen, extensions)
+        };
         let bound = bind_port(self.networks, &self.record.request, port, &binding).await?;
         let facts = self.networks.facts(vec![bound]).await?;
         let mut ports = self.ports().iter();
@@ -260,7 +277,7 @@ impl<'a> ActiveGuest<'a> {
         let origin = VifOrigin {
             port,
             preserve_on_delete: is_given,
-            tag,
+            tag: wanted.tag.clone(),
         };
         let mut vifs = network_info(&facts, &[origin]);
         let vif = vifs.pop();
@@ -271,9 +288,99 @@ impl<'a> ActiveGuest<'a> {
         Ok(vif)
     }
 
+    /// The profile of a port with providers of the guest's host that have what the port needs; `None` if it needs nothing. The
+    /// port is bound with it before anything is claimed, so that a repeated attachment finds the same providers.
+    async fn profile_on(
+        &self,
+        chosen: &ChosenHost,
+        port: Uuid,
+        wanted: &RequestedNetwork,
+    ) -> Result<Option<Extras>, InterfaceError> {
+        if wanted.resource_request.is_empty() {
+            return Ok(None);
+        }
+        let guest = self.record.request.uuid();
+        let found = self.networks.port(port).await?;
+        let found = found.ok_or(BootError::from(PortRefusal::NotFound(port)))?;
+        let host = chosen.host_node().host;
+        if found.host_id.as_ref() == Some(&host)
+            && !providers_of_profile(found.profile.as_ref()).is_empty()
+        {
+            return Ok(None);
+        }
+        let no_resources = || InterfaceError::NoPortResources { guest, port };
+        let query = port_query(wanted, chosen.host).map_err(|_| no_resources())?;
+        let candidates = self.context.placement.candidates_of(&query).await;
+        let candidates = candidates.map_err(BootError::from)?.candidates;
+        let candidate = candidates.first().ok_or_else(no_resources)?;
+        let allocation = port_allocation(wanted, candidate)?;
+        Ok(allocation.map(|allocation| profile_of_allocation(&found, allocation)))
+    }
+
+    /// Lets the guest hold of these providers what its ports need, all but the one that is `gone`. Repeating it is safe: the
+    /// amounts follow from the ports alone. The providers are Neutron's, so nothing else of the guest is on them.
+    async fn hold_for_ports(
+        &self,
+        mut providers: BTreeSet<ProviderUuid>,
+        gone: Option<Uuid>,
+    ) -> Result<(), InterfaceError> {
+        let chosen = self.record.placement();
+        providers.retain(|provider| chosen.is_none_or(|chosen| chosen.host != *provider));
+        if providers.is_empty() {
+            return Ok(());
+        }
+        let (placement, guest) = (&self.context.placement, self.record.request.uuid());
+        let mut ports = ports_of_guest(self.networks, &self.record.request).await?;
+        ports.retain(|port| gone != Some(port.id));
+        let Some(needed) = needed_by_ports(&ports, &providers) else {
+            tracing::warn!(%guest, "a QoS policy of the guest's ports was changed, so its allocations for ports stay as they are");
+            return Ok(());
+        };
+        let held = placement.allocations(guest).await;
+        let Some(held) = held.map_err(BootError::from)? else {
+            // Nothing is left to give back.
+            return match gone {
+                Some(_) => Ok(()),
+                None => Err(BootError::ClaimLost.into()),
+            };
+        };
+        let mut resources = held.resources.clone();
+        resources.retain(|(provider, _), _| !providers.contains(provider));
+        resources.extend(needed);
+        if resources == held.resources {
+            return Ok(());
+        }
+        let wanted = ConsumerAllocations { resources, ..held };
+        match placement.put_allocations(guest, &wanted).await {
+            Ok(()) => Ok(()),
+            Err(PlacementError::Refused(refusal)) if refusal.status == StatusCode::CONFLICT => {
+                let port = ports.iter().find(|port| {
+                    let of_port = providers_of_profile(port.profile.as_ref());
+                    !of_port.is_disjoint(&providers)
+                });
+                let port = port.map_or_else(Uuid::nil, |port| port.id);
+                Err(InterfaceError::NoPortResources { guest, port })
+            }
+            Err(error) => Err(BootError::from(error).into()),
+        }
+    }
+
     /// Unbinds or deletes a port that the guest no longer has. The port is forgotten last, so that the deletion of the guest
     /// still finds it.
     async fn give_back(&mut self, port: Uuid) -> Result<(), InterfaceError> {
+        let guest = self.record.request.uuid().to_string();
+        let mut known = self.ports().iter();
+        let found = match known.find(|known| known.port == port).map(|it| it.origin) {
+            Some(PortOrigin::Given) => self.networks.port(port).await?,
+            Some(PortOrigin::Created) | None => None,
+        };
+        let found = found.filter(|found| found.device_id == guest);
+        let mut vifs = self.record.vifs().iter();
+        let vif = vifs.find(|vif| vif.id == port);
+        let mut providers = providers_of_profile(vif.and_then(|vif| vif.profile.as_ref()));
+        let now = found.as_ref().and_then(|found| found.profile.as_ref());
+        providers.extend(providers_of_profile(now));
+        self.hold_for_ports(providers, Some(port)).await?;
         let vifs = self.record.vifs().iter().filter(|vif| vif.id != port);
         let vifs: Vec<_> = vifs.cloned().collect();
         if vifs.len() != self.record.vifs().len() {

@@ -31,6 +31,7 @@
 //! | `conductor` | [`Conductor`]: one reconcile task per guest |
 //! | `interfaces` | attaches ports to active guests, and detaches them |
 //! | `port_rules`, `port_refresh` | which ports a guest may have; the interfaces of a guest, read again |
+//! | `port_resources` | what ports need from Placement, and which providers serve it |
 //! | `router` | the HTTP API, `/v1/guests` |
 //!
 //! Placement and the accelerator service may be Berth's or OpenStack's. Used by `cli` (`berth up`, `berth compute
@@ -55,6 +56,7 @@ mod options;
 mod orphaned_arqs;
 mod plugins;
 mod port_refresh;
+mod port_resources;
 mod port_rules;
 mod request;
 mod router;

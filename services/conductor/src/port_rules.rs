@@ -67,11 +67,24 @@ pub enum PortRefusal {
         "port {0} needs a trusted function (trusted in its binding:profile), which is not supported"
     )]
     Trusted(Uuid),
-    /// The port's QoS policy guarantees a bandwidth or packet rate.
+    /// The card of the function and the provider of the bandwidth may be two cards.
     #[error(
-        "port {0} needs resources of its own (minimum bandwidth or packet rate), which is not supported"
+        "port {0} has the vnic_type direct and needs resources of its own (minimum bandwidth or packet rate), which is not \
+         supported together"
     )]
-    NeedsResources(Uuid),
+    DirectWithResources(Uuid),
+    /// The port needs other resources than the request claimed.
+    #[error(
+        "port {0} needs other resources (minimum bandwidth or packet rate) than when its server was requested: its QoS \
+         policy was changed"
+    )]
+    ResourcesChanged(Uuid),
+    /// A port that is created after the scheduling cannot claim anything.
+    #[error(
+        "Network {0} has a QoS policy that guarantees a bandwidth or packet rate. Servers cannot have new ports in it: create \
+         a port in the network and name that port."
+    )]
+    NetworkNeedsResources(Uuid),
     /// The network does not exist, or the project may not use it.
     #[error("Network {0} could not be found.")]
     NoNetwork(Uuid),
@@ -107,15 +120,29 @@ fn is_trusted(port: &PortRecord) -> bool {
     }
 }
 
-/// Checks that a port still is what the request was checked for: `direct` with its physical network, or `normal`.
+/// Whether the port's QoS policy guarantees a bandwidth or packet rate.
+pub(crate) fn needs_resources(port: &PortRecord) -> bool {
+    let request = port.resource_request.as_ref();
+    request.is_some_and(|request| !request.is_empty())
+}
+
+/// Checks that a port still is what the request was checked for: `direct` with its physical network, or `normal`, and with
+/// the resources that were claimed for it.
 pub(crate) fn check_kind(port: &PortRecord, wanted: &RequestedNetwork) -> Result<(), PortRefusal> {
     match (is_direct_port(port), &wanted.physical_network) {
-        (true, None) => Err(PortRefusal::DirectPort(port.id)),
-        (false, Some(_)) => Err(PortRefusal::NoLongerDirect {
-            port: port.id,
-            vnic_type: vnic_type(port).to_owned(),
-        }),
-        (true, Some(_)) | (false, None) => Ok(()),
+        (true, None) => return Err(PortRefusal::DirectPort(port.id)),
+        (false, Some(_)) => {
+            return Err(PortRefusal::NoLongerDirect {
+                port: port.id,
+                vnic_type: vnic_type(port).to_owned(),
+            });
+        }
+        (true, Some(_)) | (false, None) => {}
+    }
+    let needed = port.resource_request.clone().unwrap_or_default();
+    match needed == wanted.resource_request {
+        true => Ok(()),
+        false => Err(PortRefusal::ResourcesChanged(port.id)),
     }
 }
 
@@ -180,9 +207,8 @@ pub fn check_port<'a>(
             });
         }
     }
-    let request = port.resource_request.as_ref();
-    if request.is_some_and(|request| !request.is_empty()) {
-        return Err(PortRefusal::NeedsResources(id));
+    if is_direct_port(port) && needs_resources(port) {
+        return Err(PortRefusal::DirectWithResources(id));
     }
     Ok(port)
 }
@@ -199,6 +225,13 @@ const OF_HOST: [&str; 9] = [
     "physical_network",
     "vf_num",
 ];
+
+/// The profile of a port with the providers of its resources on a host.
+pub(crate) fn profile_of_allocation(port: &PortRecord, allocation: Value) -> Extras {
+    let mut profile = profile_without_host(port);
+    profile.insert("allocation".to_owned(), allocation);
+    profile
+}
 
 /// The profile of a port that is on no host. What its owner wrote stays.
 pub(crate) fn profile_without_host(port: &PortRecord) -> Extras {
@@ -270,7 +303,11 @@ mod tests {
             (r#", "binding:vnic_type": "macvtap""#, "vnic_type macvtap"),
             (
                 r#", "resource_request": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}"#,
-                "minimum bandwidth",
+                "",
+            ),
+            (
+                r#", "binding:vnic_type": "direct", "resource_request": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}"#,
+                "not supported together",
             ),
         ] {
             let shown = refused(Some(&port(more)));
@@ -296,6 +333,45 @@ mod tests {
         assert!(refused.to_string().contains("neither attached"));
         let refused = check_kind(&normal, &wanted(Some("storage"))).unwrap_err();
         assert!(refused.to_string().contains("has the vnic_type normal"));
+    }
+
+    #[test]
+    fn a_port_needs_what_was_claimed_for_it() {
+        let needs = |kbps: u64| {
+            port(&format!(
+                r#", "resource_request": {{"resources": {{"NET_BW_EGR_KILOBIT_PER_SEC": {kbps}}}}}"#
+            ))
+        };
+        let wanted = |port: &PortRecord| RequestedNetwork {
+            resource_request: port.resource_request.clone().unwrap_or_default(),
+            ..RequestedNetwork::default()
+        };
+        let (none, some, more) = (port(""), needs(1), needs(2));
+        for one in [&none, &some, &more] {
+            assert_eq!(check_kind(one, &wanted(one)), Ok(()));
+        }
+        assert_eq!(
+            check_kind(&port(r#", "resource_request": {}"#), &wanted(&none)),
+            Ok(())
+        );
+        for (one, claimed) in [(&some, &none), (&none, &some), (&more, &some)] {
+            let refused = check_kind(one, &wanted(claimed)).unwrap_err();
+            assert_eq!(refused, PortRefusal::ResourcesChanged(one.id));
+        }
+        assert!(needs_resources(&some) && !needs_resources(&none));
+    }
+
+    #[test]
+    fn a_bound_profile_has_the_providers_until_the_port_leaves_the_host() {
+        let mut port = port(r#", "binding:profile": {"capabilities": [], "allocation": "old"}"#);
+        let bound = profile_of_allocation(&port, "new".into());
+        assert_eq!(
+            serde_json::to_value(&bound).unwrap(),
+            serde_json::json!({"capabilities": [], "allocation": "new"})
+        );
+        port.profile = Some(bound);
+        let free = profile_without_host(&port);
+        assert_eq!(free.into_keys().collect::<Vec<_>>(), ["capabilities"]);
     }
 
     #[test]

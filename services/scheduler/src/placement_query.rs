@@ -147,6 +147,7 @@ fn query(
         target::Target::Several => is_limited = false,
     }
     groups.link_groups = link_groups(request, options, cloud)?;
+    groups.same_subtrees = cloud.same_subtrees.to_vec();
     for number in 0..groups.link_groups.len() {
         let suffix = GroupSuffix::of_link_group(number).to_string();
         if groups.by_suffix.contains_key(&suffix) {

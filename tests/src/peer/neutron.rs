@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::uwsgi::Uwsgi;
 use super::{Database, MariaDb, PeerError, RealKeystone, RealOvn, installed, write};
@@ -85,11 +85,37 @@ impl RealNeutron {
 
     /// Enters an SR-IOV agent for a host that is connected to this physical network. The agent itself needs a network card.
     pub fn add_sriov_agent(&self, host: &str, physical_network: &str) -> Result<(), PeerError> {
-        let configurations =
-            json!({"device_mappings": {physical_network: ["ens5"]}, "devices": 0}).to_string();
+        let configurations = json!({"device_mappings": {physical_network: ["ens5"]}, "devices": 0});
+        let agent = ("NIC Switch agent", "neutron-sriov-nic-agent");
+        self.add_agent(agent, host, &configurations)
+    }
+
+    /// Enters an agent of Open vSwitch for a host whose bridge is connected to this physical network. The agent would report to
+    /// Placement how much the bridge and the host can guarantee.
+    pub fn add_switch_agent(
+        &self,
+        host: &str,
+        (bridge, physical_network): (&str, &str),
+    ) -> Result<(), PeerError> {
+        let configurations = json!({
+            "bridge_mappings": {physical_network: bridge},
+            "tunnel_types": [],
+            "resource_provider_bandwidths": {bridge: {"egress": 10_000, "ingress": 10_000}},
+            "resource_provider_packet_processing_without_direction": {"": 100},
+        });
+        let agent = ("Open vSwitch agent", "neutron-openvswitch-agent");
+        self.add_agent(agent, host, &configurations)
+    }
+
+    fn add_agent(
+        &self,
+        (agent_type, binary): (&str, &str),
+        host: &str,
+        configurations: &Value,
+    ) -> Result<(), PeerError> {
         self.query(&format!(
             "INSERT INTO agents (id, agent_type, `binary`, topic, host, admin_state_up, created_at, started_at, \
-             heartbeat_timestamp, configurations, `load`) VALUES (uuid(), 'NIC Switch agent', 'neutron-sriov-nic-agent', 'N/A', \
+             heartbeat_timestamp, configurations, `load`) VALUES (uuid(), '{agent_type}', '{binary}', 'N/A', \
              '{host}', 1, utc_timestamp(), utc_timestamp(), utc_timestamp() + INTERVAL 1 DAY, '{configurations}', 0)"
         ))?;
         Ok(())

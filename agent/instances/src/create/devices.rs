@@ -71,6 +71,12 @@ fn is_of_the_flavor(class: &ResourceClass) -> bool {
     .contains(class)
 }
 
+/// Classes that Neutron's agents report for ports (QoS). They need no device either.
+fn is_of_a_port(class: &ResourceClass) -> bool {
+    let name = class.as_str();
+    name.starts_with("NET_BW_") || name.starts_with("NET_PACKET_RATE_")
+}
+
 /// Picks devices that are not in `taken`, the names of devices in use.
 pub(super) fn pick(
     asked: &ParsedBuild,
@@ -101,7 +107,8 @@ pub(super) fn pick(
     };
     let Some(tree) = tree else {
         // Without the tree, the providers are unknown. An instance without devices does not need them.
-        let has_devices = allocated.keys().any(|class| !is_of_the_flavor(class));
+        let mut classes = allocated.keys();
+        let has_devices = classes.any(|class| !is_of_the_flavor(class) && !is_of_a_port(class));
         return match has_devices || asked.aliased > 0 || !asked.direct_ports.is_empty() {
             true => Err(BuildError::Unreported {
                 node: asked.node.clone(),

@@ -474,8 +474,15 @@ async fn without_placements_tree_only_guests_without_devices_are_built() {
     let body = build(1, json!({"allocations": allocated(provider, "VGPU", 1)}));
     let refused = guests.build(&body).await.unwrap_err();
     assert_eq!(refused.fault(), BuildFault::Later, "{refused}");
-    let body = build(1, json!({"allocations": allocated(provider, "VCPU", 1)}));
-    guests.build(&body).await.unwrap();
+    // Neutron's agents report what ports with guarantees hold.
+    let of_port = [
+        "NET_BW_EGR_KILOBIT_PER_SEC",
+        "NET_PACKET_RATE_KILOPACKET_PER_SEC",
+    ];
+    for (number, class) in ["VCPU"].into_iter().chain(of_port).enumerate() {
+        let body = json!({"allocations": allocated(provider, class, 1)});
+        guests.build(&build(1 + number as u32, body)).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -166,6 +166,17 @@ impl CreateArguments {
             ramdisk: self.ramdisk.clone(),
             command_line: self.cmdline.clone(),
         });
+        if let Some(uuid) = self
+            .network
+            .iter()
+            .find(|name| Uuid::try_parse(name).is_ok())
+        {
+            let what =
+                format!("--network takes the name of a libvirt network, and {uuid} is a UUID");
+            return Err(Failure::new(ErrorCode::Usage, what).hint(
+                "openstack server create --network or --port gives a server ports of Neutron",
+            ));
+        }
         let networks = self.network.iter().cloned().map(NetworkSource::Network);
         let bridges = self.bridge.iter().cloned().map(NetworkSource::Bridge);
         Ok(CreateGuest {
@@ -395,6 +406,14 @@ mod tests {
             assert_eq!(asked.waits(true), at_terminal, "{words:?}");
             assert_eq!(asked.waits(false), in_pipe, "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_network_of_neutron_is_refused_where_one_of_libvirt_is_named() {
+        let refused = asked(&["--network", "11111111-2222-4333-8444-0000000000aa"]).body();
+        let refused = format!("{:?}", refused.unwrap_err());
+        assert!(refused.contains("openstack server create"), "{refused}");
+        assert!(asked(&["--network", "default"]).body().is_ok());
     }
 
     #[test]

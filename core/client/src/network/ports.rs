@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use berth_wire::neutron::{
     BindPortBody, BindPortDocument, CreatePortBody, CreatePortDocument, GivePortBody,
     GivePortDocument, PortBindingList, PortBindingRecord, PortDocument, PortList, PortRecord,
-    UnbindPortBody, UnbindPortDocument,
+    SecurePortBody, SecurePortDocument, UnbindPortBody, UnbindPortDocument,
 };
 use berth_wire::{encode, query_string};
 use http::Method;
@@ -83,6 +83,15 @@ impl NetworkClient {
         self.ports(&filter).await
     }
 
+    /// GET /v2.0/ports?device_id=…: the ports of these servers, in no order.
+    pub async fn ports_of_devices(
+        &self,
+        devices: &BTreeSet<Uuid>,
+    ) -> Result<Vec<PortRecord>, NetworkClientError> {
+        self.list_by_ids::<PortList>(PORTS, "device_id", devices)
+            .await
+    }
+
     /// The DHCP servers' ports of these networks.
     pub async fn dhcp_ports(
         &self,
@@ -129,9 +138,35 @@ impl NetworkClient {
                 device_id: device.to_string(),
             },
         };
-        let call = change(id, revision_number, encode(&document));
-        let given: PortDocument = responses::parsed(self.ask(call).await?, PORT)?;
-        Ok(given.port)
+        self.change_port(id, encode(&document), revision_number)
+            .await
+    }
+
+    /// PUT /v2.0/ports/{id}: replaces the security groups of the port, if it still has this revision number.
+    ///
+    /// Errors: No answer, or a refusal: [`NetworkClientError::Changed`] if the port has another revision number.
+    pub async fn secure_port(
+        &self,
+        id: Uuid,
+        security_groups: BTreeSet<Uuid>,
+        revision_number: Option<u64>,
+    ) -> Result<PortRecord, NetworkClientError> {
+        let document = SecurePortDocument {
+            port: SecurePortBody { security_groups },
+        };
+        self.change_port(id, encode(&document), revision_number)
+            .await
+    }
+
+    async fn change_port(
+        &self,
+        id: Uuid,
+        body: Vec<u8>,
+        revision_number: Option<u64>,
+    ) -> Result<PortRecord, NetworkClientError> {
+        let call = change(id, revision_number, body);
+        let changed: PortDocument = responses::parsed(self.ask(call).await?, PORT)?;
+        Ok(changed.port)
     }
 
     /// PUT /v2.0/ports/{id}: gives the port to a server on a host. Repeating it is safe. With the revision number that the

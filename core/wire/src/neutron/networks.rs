@@ -32,6 +32,9 @@ pub struct NetworkRecord {
     /// `""` or `None`: names of its ports are not published.
     #[serde(default)]
     pub dns_domain: Option<String>,
+    /// The QoS policy of its ports without one of their own.
+    #[serde(default)]
+    pub qos_policy_id: Option<Uuid>,
     #[serde(default, rename = "provider:physical_network")]
     pub physical_network: Option<String>,
     /// `geneve`, `vlan`, `flat` and others.

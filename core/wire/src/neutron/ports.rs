@@ -1,5 +1,7 @@
 //! Ports and their bindings.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -35,6 +37,9 @@ pub struct PortRecord {
     pub admin_state_up: bool,
     #[serde(default)]
     pub security_groups: Vec<Uuid>,
+    /// `None` without the extension `port-security`.
+    #[serde(default)]
+    pub port_security_enabled: Option<bool>,
     #[serde(default, rename = "binding:host_id")]
     pub host_id: Option<String>,
     /// `unbound`, `binding_failed`, or how the interface is plugged: `ovs`, `hw_veb` and others.
@@ -123,6 +128,17 @@ pub struct GivePortBody {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivePortDocument {
     pub port: GivePortBody,
+}
+
+/// PUT /v2.0/ports/{id}: the port gets these security groups instead of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecurePortBody {
+    pub security_groups: BTreeSet<Uuid>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecurePortDocument {
+    pub port: SecurePortBody,
 }
 
 /// PUT /v2.0/ports/{id}: a server on a host gets the port.

@@ -11,11 +11,13 @@ use serde_json::{Map, Value, json};
 
 use super::remote_consoles::{self, REMOTE_CONSOLE};
 use super::server_rebuild::{self, REBUILD, RESCUE};
+use super::server_security_groups;
 use super::servers::fault;
 use crate::fields::{BodyFields, bounded, wrong};
 use crate::microversions::LOCKED_REASON;
 use crate::openapi::schemas::{object, one_of, text, text_or_null, texts, uuid};
 use crate::policies::{admin, member};
+use crate::security_groups::SecurityGroupChange;
 use crate::server_actions::action_of;
 use crate::server_state::Action;
 use crate::server_status::ServerWithStatus;
@@ -55,6 +57,8 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
                 REMOTE_CONSOLE,
                 RESET_STATE,
                 FORCE_DELETE,
+                server_security_groups::ADD,
+                server_security_groups::REMOVE,
             ])
             .extension("os-admin-actions", "AdminActions")
             .extension("os-console-output", "ConsoleOutput")
@@ -70,6 +74,7 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
 
 fn action_schema() -> Value {
     let nothing = || json!({"type": "null"});
+    let group = || object(&["name"], [("name", text(1, 255))]);
     one_of([
         ("os-start", nothing()),
         ("os-stop", nothing()),
@@ -111,6 +116,8 @@ fn action_schema() -> Value {
             "os-resetState",
             object(&["state"], [("state", json!({"enum": ["active"]}))]),
         ),
+        ("addSecurityGroup", group()),
+        ("removeSecurityGroup", group()),
     ])
 }
 
@@ -118,10 +125,9 @@ fn action_schema() -> Value {
 pub(super) const GRACE: u16 = 60;
 
 /// Actions of Nova that Berth does not support.
-const UNSUPPORTED: [&str; 27] = [
+const UNSUPPORTED: [&str; 25] = [
     "addFixedIp",
     "addFloatingIp",
-    "addSecurityGroup",
     "changePassword",
     "confirmResize",
     "createBackup",
@@ -135,7 +141,6 @@ const UNSUPPORTED: [&str; 27] = [
     "os-resetNetwork",
     "removeFixedIp",
     "removeFloatingIp",
-    "removeSecurityGroup",
     "resetNetwork",
     "resize",
     "restore",
@@ -185,6 +190,13 @@ async fn act(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRespo
             remote_consoles::act(&api, &call, (word, value), serial).await
         }
         "os-resetState" => reset_state(&api, &call, value).await,
+        "addSecurityGroup" => {
+            server_security_groups::act(&api, &call, (word, value), SecurityGroupChange::Add).await
+        }
+        "removeSecurityGroup" => {
+            let change = SecurityGroupChange::Remove;
+            server_security_groups::act(&api, &call, (word, value), change).await
+        }
         "forceDelete" => {
             let server = api.server_for(&call, FORCE_DELETE).await?;
             api.delete_server(&call, &server).await?;

@@ -1,5 +1,5 @@
 //! What a server has of other services, and what this API does not do: /v2.1/servers/{server}/ips,
-//! os-volume_attachments, os-security-groups, migrations and os-server-password. All but addresses are always empty,
+//! os-volume_attachments, migrations and os-server-password. All but addresses are always empty,
 //! because clients read them without asking whether there is a volume service or a live migration.
 
 use std::collections::BTreeMap;
@@ -37,12 +37,6 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
         .rule(reader("os_compute_api:os-volumes-attachments:show"))
         .id("showVolumeAttachment")
         .summary("Shows a volume of a server"),
-        ComputeOperation::get("/v2.1/servers/{server}/os-security-groups", security_groups)
-            .rule(reader("os_compute_api:os-security-groups:list"))
-            .extension("os-security-groups", "SecurityGroups")
-            .id("listServerSecurityGroups")
-            .summary("Lists the security groups of a server")
-            .responds("security_groups"),
         ComputeOperation::get("/v2.1/servers/{server}/migrations", migrations)
             .rule(admin("os_compute_api:servers:migrations:index"))
             .since(SERVER_MIGRATIONS)
@@ -90,14 +84,6 @@ async fn volume(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         "volume_id not found: {volume} is not attached to instance {}",
         server.uuid
     )))
-}
-
-async fn security_groups(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.server(&call).await?;
-    ApiResponse::ok(&json!({"security_groups": []}))
 }
 
 async fn migrations(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_client::network::PortFilter;
 use berth_conductor::{PortRefusal, is_direct_port};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_model::ConsumerUuid;
@@ -25,6 +24,7 @@ use crate::microversions::{ATTACH_TAGS, ATTACHMENT_TAGS};
 use crate::networks::{self, NetworkChoiceError, NetworkWish};
 use crate::openapi::schemas::{object, text, uuid};
 use crate::policies::{member, reader};
+use crate::security_groups::ports_of_server;
 use crate::server_state::Action;
 use crate::server_status::ServerWithStatus;
 use crate::servers::ServerRecord;
@@ -141,12 +141,7 @@ impl ComputeApi {
         let Some(service) = conductor.networks() else {
             return Ok(Vec::new());
         };
-        let filter = PortFilter {
-            project: Some(server.project_id.clone()),
-            device_id: Some(server.uuid.to_string()),
-            ..PortFilter::default()
-        };
-        let ports = service.ports(&filter).await.map_err(|error| {
+        let ports = ports_of_server(service, server).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, server = %server.uuid, "the ports of a server are unknown");
             Fault::unavailable("The network service did not answer as expected.")
         })?;
@@ -194,7 +189,7 @@ fn wanted(call: &ApiRequest) -> Result<RequestedNetwork, Fault> {
             port,
             fixed_ip,
             tag,
-            physical_network: None,
+            ..RequestedNetwork::default()
         }),
     }
 }

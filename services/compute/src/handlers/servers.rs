@@ -270,6 +270,8 @@ impl ComputeApi {
                 }
             }
         }
+        self.add_security_groups(call, std::slice::from_mut(&mut known))
+            .await;
         let visibility = self.visibility(call).await?;
         Ok(json!({"server": document(call, &known, &visibility, within)}))
     }
@@ -430,7 +432,8 @@ async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResp
 }
 
 async fn detail(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
-    let found = list_servers(&api, &call, DETAIL_ALL, AgentPolling::QueryAgents).await?;
+    let mut found = list_servers(&api, &call, DETAIL_ALL, AgentPolling::QueryAgents).await?;
+    api.add_security_groups(&call, &mut found.0).await;
     let visibility = api.visibility(&call).await?;
     let view = |known: &ServerWithStatus| document(&call, known, &visibility, Within::List);
     page(&call, "servers/detail", &found, view)

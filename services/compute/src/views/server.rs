@@ -54,7 +54,7 @@ impl Within {
 }
 
 /// Fields that responses to changes have from 2.75 on.
-const WHOLE: [&str; 9] = [
+const WHOLE: [&str; 10] = [
     "OS-EXT-AZ:availability_zone",
     "config_drive",
     "key_name",
@@ -64,6 +64,7 @@ const WHOLE: [&str; 9] = [
     "OS-EXT-STS:vm_state",
     "OS-EXT-STS:power_state",
     "os-extended-volumes:volumes_attached",
+    "security_groups",
 ];
 
 /// The time format of most Nova documents: whole seconds with `Z`.
@@ -125,6 +126,12 @@ pub(crate) fn document(
     let Value::Object(mut shown) = shown else {
         return Value::Null;
     };
+    if !known.security_groups.is_empty() {
+        let groups = known.security_groups.iter();
+        let groups = groups.map(|name| json!({ "name": name }));
+        let groups: Vec<_> = groups.collect();
+        shown.insert("security_groups".to_owned(), json!(groups));
+    }
     if matches!(state.status(), "ACTIVE" | "BUILD" | "REBUILD") {
         shown.insert("progress".to_owned(), json!(0));
     }

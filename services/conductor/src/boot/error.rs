@@ -124,6 +124,9 @@ pub enum BootError {
         "the claim has no provider for group {0} of the device profile; the profile was changed concurrently"
     )]
     NoMapping(u32),
+    /// Placement's candidate does not say which provider serves a port.
+    #[error("the claim has no provider for request group {group} of port {port}")]
+    NoPortMapping { port: Uuid, group: Uuid },
     #[error("failed to bind its accelerator requests: {0}")]
     NotBound(String),
     /// The ARQs were deleted before they were bound.
@@ -174,6 +177,7 @@ impl BootError {
             | Self::ClaimLost
             | Self::Claim(ClaimError::Taken(_))
             | Self::NoMapping(_)
+            | Self::NoPortMapping { .. }
             | Self::NotBound(_)
             | Self::ArqsGone(_)
             | Self::PortNotBound(_)

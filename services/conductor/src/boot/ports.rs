@@ -17,8 +17,10 @@ use super::{BootError, BoundBoot, NetworkedBoot};
 use crate::BootRequest;
 use crate::boot_context::BootContext;
 use crate::journal::{BootPort, BootStep, BootStepDetail, ChosenHost, PortOrigin, StepState};
+use crate::port_resources::port_allocation;
 use crate::port_rules::{
-    PortRefusal, check_kind, check_port, is_function_for, mark, profile_of_function,
+    PortRefusal, check_kind, check_port, is_function_for, mark, needs_resources,
+    profile_of_allocation, profile_of_function,
 };
 
 /// The zone of hosts without one, as in Nova.
@@ -83,9 +85,8 @@ impl BoundBoot {
                     let mark = mark(placed.record.attempt, index);
                     let is_made =
                         |port: &&PortRecord| port.description == mark && port.network_id == network;
-                    let made = known.iter().find(is_made);
-                    let port = match made {
-                        Some(port) => port.id,
+                    let port = match known.iter().find(is_made) {
+                        Some(port) => created_port(networks, port).await?,
                         None => create_port(context, request, wanted, (network, mark)).await?,
                     };
                     let origin = PortOrigin::Created;
@@ -115,16 +116,28 @@ impl BoundBoot {
             .record_step(place, step, StepState::Begun, BootStepDetail::Nothing)
             .await?;
         let extensions = context.network_extensions(networks).await?;
-        let binding = binding(&placed.record.request, &placed.chosen, extensions);
+        let request = &placed.record.request;
+        let binding = binding(request, &placed.chosen, extensions);
         let mut bound = Vec::new();
-        let requested = &placed.record.request.body().requested_networks;
+        let requested = &request.body().requested_networks;
         for (port, wanted) in ports.iter().zip(requested) {
-            let request = &placed.record.request;
-            bound.push(match wanted.physical_network {
-                // The host selects a function for it first.
-                Some(_) => own_port(networks, request, port.port).await?,
-                None => bind_port(networks, request, port.port, &binding).await?,
-            });
+            // The host selects a function for it first.
+            if wanted.physical_network.is_some() {
+                bound.push(own_port(networks, request, port.port).await?);
+                continue;
+            }
+            let profile = match port_allocation(wanted, &placed.chosen.candidate)? {
+                Some(allocation) => {
+                    let own = own_port(networks, request, port.port).await?;
+                    Some(profile_of_allocation(&own, allocation))
+                }
+                None => None,
+            };
+            let binding = BindPortBody {
+                profile,
+                ..binding.clone()
+            };
+            bound.push(bind_port(networks, request, port.port, &binding).await?);
         }
         let facts = networks.facts(bound).await?;
         let vifs = network_info(&facts, &self.origins(ports));
@@ -284,7 +297,7 @@ pub(crate) async fn create_port(
         vnic_type: None,
     };
     match networks.create_port(&body).await {
-        Ok(port) => Ok(port.id),
+        Ok(port) => created_port(networks, &port).await,
         Err(error) if matches!(error, NetworkClientError::NotFound(_)) => {
             Err(PortRefusal::Service(error.what()).into())
         }
@@ -294,6 +307,18 @@ pub(crate) async fn create_port(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// A port that was created for the guest. It claims nothing, so one that needs resources is deleted, as in Nova.
+pub(crate) async fn created_port(
+    networks: &NetworkClient,
+    port: &PortRecord,
+) -> Result<Uuid, BootError> {
+    if !needs_resources(port) {
+        return Ok(port.id);
+    }
+    networks.delete_port(port.id).await?;
+    Err(PortRefusal::NetworkNeedsResources(port.network_id).into())
 }
 
 /// Whether the project may use the network. Neutron does not check it for an administrator.

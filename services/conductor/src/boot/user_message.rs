@@ -25,6 +25,7 @@ impl BootError {
             | Self::GroupPlaceLost
             | Self::ClaimLost
             | Self::NoMapping(_)
+            | Self::NoPortMapping { .. }
             | Self::Cancelled
             | Self::PortRefused(_)
             | Self::PortBusy(_)

@@ -9,6 +9,7 @@ use berth_wire::guest::{ImageLocation, NetworkBody, NetworkSource};
 use uuid::Uuid;
 
 use super::error::BootRequestError;
+use crate::port_resources::check_port_resources;
 
 /// Default project and user.
 pub(super) const DEFAULT_ACCOUNT: &str = "berth";
@@ -281,7 +282,10 @@ pub(super) fn check_networks(body: &CreateGuest) -> Result<(), BootRequestError>
             _ => {}
         }
     }
-    Ok(())
+    match check_port_resources(requested) {
+        Ok(()) => Ok(()),
+        Err(expected) => wrong(expected),
+    }
 }
 
 pub(super) fn check_numbers(body: &CreateGuest) -> Result<(), BootRequestError> {

@@ -209,6 +209,7 @@ fn a_physical_network_is_that_of_an_existing_port() {
         json!({"uuid": id, "physical_network": "storage"}),
         json!({"port": id, "physical_network": ""}),
         json!({"port": id, "physical_network": "x".repeat(65)}),
+        json!({"port": id, "physical_network": "storage", "resource_request": {"resources": {"VCPU": 1}}}),
     ] {
         let refused = requested(wrong).unwrap_err().to_string();
         assert!(refused.contains("physical_network"), "{refused}");

@@ -20,6 +20,8 @@ pub struct Cloud<'a> {
     pub groups: &'a [(String, ResourceGroup)],
     /// Suffixes of `groups` whose providers must be below one link group, a set for each link group.
     pub link_groups: &'a [BTreeSet<String>],
+    /// Suffixes of `groups` whose providers must be in one subtree, a set for each subtree.
+    pub same_subtrees: &'a [BTreeSet<String>],
     /// The aggregates of each routed network of the request. A host must be in one aggregate of each list.
     pub network_aggregates: &'a [Vec<String>],
     /// Whether a port of the request is remote-managed (on a SmartNIC).

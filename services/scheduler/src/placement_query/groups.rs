@@ -75,6 +75,8 @@ pub(super) struct ResourceGroups {
     pub(super) policy: Option<String>,
     /// Suffixes of groups whose providers must be below one link group, a set for each link group.
     pub(super) link_groups: Vec<BTreeSet<String>>,
+    /// Suffixes of groups whose providers must be in one subtree, a set for each subtree.
+    pub(super) same_subtrees: Vec<BTreeSet<String>>,
 }
 
 impl ResourceGroups {
@@ -154,6 +156,10 @@ impl ResourceGroups {
             parameters.push((format!("required{own}"), of_trait));
             let all = std::iter::once(own.to_string()).chain(suffixes.iter().cloned());
             parameters.push(("same_subtree".to_owned(), sorted(all)));
+        }
+        for suffixes in &self.same_subtrees {
+            let all = sorted(suffixes.iter().cloned());
+            parameters.push(("same_subtree".to_owned(), all));
         }
         parameters.sort();
         // As HTML forms encode it: a space is `+`.

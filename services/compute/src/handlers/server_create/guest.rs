@@ -19,6 +19,7 @@ use crate::handlers::hosts::{aggregate_fault, group_fault, host_fault};
 use crate::handlers::{flavors, key_pairs};
 use crate::images::{FoundImage, ImagesError};
 use crate::key_pairs::{KeyPair, KeyPairError};
+use crate::microversions::PORT_RESOURCES;
 use crate::networks::{self, NetworkChoiceError, NetworkWish};
 use crate::policies::admin;
 use crate::quota::GuestResources;
@@ -126,7 +127,7 @@ impl ComputeApi {
             }
             (_, node) => (zone.clone(), node),
         };
-        let networks = self.networks_of(&request, project_id).await?;
+        let networks = self.networks_of(call, &request, project_id).await?;
         let guest = CreateGuest {
             uuid: None,
             name: PLACEHOLDER_NAME.to_owned(),
@@ -175,6 +176,7 @@ impl ComputeApi {
     /// The interfaces of each server. Without a network service they are on the network of the options.
     async fn networks_of(
         &self,
+        call: &ApiRequest,
         request: &ServerCreateRequest,
         project_id: &str,
     ) -> Result<ServerNetworks, Fault> {
@@ -186,9 +188,17 @@ impl ComputeApi {
         let has_groups = !networks::is_default(groups);
         let requested = networks::choose(service, wish, project_id, has_groups).await;
         let groups = networks::security_groups(service, groups, project_id).await;
+        let requested = requested.map_err(network_fault)?;
+        let needs_resources = |wanted: &RequestedNetwork| !wanted.resource_request.is_empty();
+        if !call.version.has(PORT_RESOURCES) && requested.iter().any(needs_resources) {
+            return Err(Fault::bad_request(
+                "Creating servers with ports having resource requests, like a port with a QoS minimum bandwidth policy, is not \
+                 supported until microversion 2.72.",
+            ));
+        }
         Ok(ServerNetworks {
             links: Vec::new(),
-            requested: requested.map_err(network_fault)?,
+            requested,
             security_groups: groups.map_err(network_fault)?,
         })
     }

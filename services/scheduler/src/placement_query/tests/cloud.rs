@@ -236,15 +236,17 @@ fn groups_from_elsewhere_keep_their_suffix() {
     asked["flavor"]["extra_specs"] =
         json!({"pci_passthrough:alias": "gpu:2", "berth:same_link_group": "gpu"});
     let link_groups = [["port".to_owned()].into()];
+    let same_subtrees = [["r-1-1".to_owned(), "port".to_owned()].into()];
     let cloud = Cloud {
         link_groups: &link_groups,
+        same_subtrees: &same_subtrees,
         ..cloud
     };
     let got = ask(&asked, &options, &cloud).expect("a question");
     let query = plain(&got.query);
     for part in [
         "&required_link_group_0=CUSTOM_LINK_GROUP&required_link_group_1=CUSTOM_LINK_GROUP&requiredport=",
-        "&same_subtree=_link_group_0,port&same_subtree=_link_group_1,r-1-0,r-1-1",
+        "&same_subtree=_link_group_0,port&same_subtree=_link_group_1,r-1-0,r-1-1&same_subtree=port,r-1-1",
     ] {
         assert!(query.contains(part), "{part}: {query}");
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_client::placement::Candidates;
 use berth_hosts::{HostError, StoredServerGroup};
 use berth_model::{
-    CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass, Trait,
+    CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass,
 };
 use berth_scheduler::placement_query::{
     Cloud, ComputeNodeRef, ResourceGroup, claimed_resources, placement_query,
@@ -18,6 +18,7 @@ use crate::boot::{BootError, RequestedBoot};
 use crate::boot_context::BootContext;
 use crate::diagnosis;
 use crate::filter_scheduler::{FilterScheduler, request_spec, sized_spec};
+use crate::port_resources::{port_groups, port_subtrees};
 
 pub(super) struct SchedulingQuery {
     pub(super) request: RequestSpec,
@@ -47,7 +48,9 @@ impl RequestedBoot {
             None => RequestGroups::default(),
         };
         let mut groups = scheduler_groups(&of_profile);
-        groups.extend(port_groups(&self.record.request));
+        let requested = &self.record.request.body().requested_networks;
+        groups.extend(port_groups(requested));
+        let same_subtrees = port_subtrees(requested);
         let link_groups = of_profile.link_groups().iter();
         let link_groups = link_groups.map(|set| set.iter().map(ToString::to_string).collect());
         let link_groups: Vec<BTreeSet<String>> = link_groups.collect();
@@ -61,6 +64,7 @@ impl RequestedBoot {
             computes: &computes,
             groups: &groups,
             link_groups: &link_groups,
+            same_subtrees: &same_subtrees,
             ..Cloud::default()
         };
         let query = placement_query(&request, options, &cloud)
@@ -164,7 +168,7 @@ pub(crate) fn claimed_amounts(
         return BTreeMap::new();
     };
     let mut groups = groups.map_or_else(Vec::new, |groups| scheduler_groups(&groups));
-    groups.extend(port_groups(request));
+    groups.extend(port_groups(&request.body().requested_networks));
     let cloud = Cloud {
         groups: &groups,
         ..Cloud::default()
@@ -175,22 +179,6 @@ pub(crate) fn claimed_amounts(
     let claimed = claimed.into_iter().flatten();
     let amount = |(class, amount)| (class, u64::try_from(amount).unwrap_or_default());
     claimed.map(amount).collect()
-}
-
-/// The groups of direct ports, by the ports' UUIDs: a virtual function on each port's physical network.
-fn port_groups(request: &BootRequest) -> Vec<(String, ResourceGroup)> {
-    let requested = request.body().requested_networks.iter();
-    let groups = requested.filter_map(|wanted| {
-        let network = wanted.physical_network.as_deref()?;
-        let class = ResourceClass::SRIOV_NET_VF.to_string();
-        let group = ResourceGroup {
-            resources: [(class, 1)].into(),
-            required_traits: [Trait::physical_network(network).to_string()].into(),
-            ..ResourceGroup::default()
-        };
-        Some((wanted.port?.to_string(), group))
-    });
-    groups.collect()
 }
 
 /// Converts request groups into the scheduler's type.

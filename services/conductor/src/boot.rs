@@ -26,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use error::{BootError, NoHostReason};
 pub(crate) use place::claimed_amounts;
-pub(crate) use ports::{binding, create_port, give_port, not_bound, ports_of_guest};
+pub(crate) use ports::{
+    binding, checked_function, create_port, give_port, not_bound, own_port, ports_of_guest,
+};
 
 use crate::boot_context::BootContext;
 use crate::journal::{BootRecord, ChosenHost};

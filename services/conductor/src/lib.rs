@@ -30,6 +30,7 @@
 //! | `options`, `error` | options and errors of the conductor |
 //! | `conductor` | [`Conductor`]: one reconcile task per guest |
 //! | `interfaces` | attaches ports to active guests, and detaches them |
+//! | `function_demand`, `port_claims` | the network functions of ports: what they need, and their claims when they are attached |
 //! | `port_rules`, `port_refresh` | which ports a guest may have; the interfaces of a guest, read again |
 //! | `router` | the HTTP API, `/v1/guests` |
 //!
@@ -45,6 +46,7 @@ mod conductor;
 mod diagnosis;
 mod error;
 mod filter_scheduler;
+mod function_demand;
 mod headroom;
 mod interfaces;
 pub mod journal;
@@ -53,6 +55,7 @@ mod metrics;
 mod options;
 mod orphaned_arqs;
 mod plugins;
+mod port_claims;
 mod port_refresh;
 mod port_rules;
 mod request;
@@ -74,7 +77,7 @@ pub use metrics::METRICS;
 pub use options::ConductorOptions;
 pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};
 pub use port_refresh::PortRefreshError;
-pub use port_rules::{PortRefusal, check_port, is_direct_port};
+pub use port_rules::{PortRefusal, check_port, function_kind, is_trusted};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, metrics_router, router};
 pub use undo::BootUndoError;

@@ -192,7 +192,7 @@ impl NetworkedBoot {
 }
 
 /// A port that the guest has.
-async fn own_port(
+pub(crate) async fn own_port(
     networks: &NetworkClient,
     request: &BootRequest,
     id: Uuid,
@@ -205,7 +205,7 @@ async fn own_port(
 }
 
 /// The function that a host selected, if it is one for this port.
-fn checked_function<'a>(
+pub(crate) fn checked_function<'a>(
     vif: &VifBody,
     function: &'a NetworkFunctionBody,
 ) -> Result<&'a NetworkFunctionBody, BootError> {

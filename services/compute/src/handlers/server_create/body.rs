@@ -203,7 +203,7 @@ fn requested_network(call: &ApiRequest, value: &Value) -> Result<RequestedNetwor
             port,
             fixed_ip,
             tag,
-            physical_network: None,
+            ..RequestedNetwork::default()
         }),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_client::placement::Candidates;
 use berth_hosts::{HostError, StoredServerGroup};
 use berth_model::{
-    CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass, Trait,
+    CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass,
 };
 use berth_scheduler::placement_query::{
     Cloud, ComputeNodeRef, ResourceGroup, claimed_resources, placement_query,
@@ -18,6 +18,7 @@ use crate::boot::{BootError, RequestedBoot};
 use crate::boot_context::BootContext;
 use crate::diagnosis;
 use crate::filter_scheduler::{FilterScheduler, request_spec, sized_spec};
+use crate::function_demand::FunctionDemand;
 
 pub(super) struct SchedulingQuery {
     pub(super) request: RequestSpec,
@@ -177,15 +178,14 @@ pub(crate) fn claimed_amounts(
     claimed.map(amount).collect()
 }
 
-/// The groups of direct ports, by the ports' UUIDs: a virtual function on each port's physical network.
+/// The groups of ports that need a network function, by the ports' UUIDs.
 fn port_groups(request: &BootRequest) -> Vec<(String, ResourceGroup)> {
     let requested = request.body().requested_networks.iter();
     let groups = requested.filter_map(|wanted| {
-        let network = wanted.physical_network.as_deref()?;
-        let class = ResourceClass::SRIOV_NET_VF.to_string();
+        let demand = FunctionDemand::of(wanted)?;
         let group = ResourceGroup {
-            resources: [(class, 1)].into(),
-            required_traits: [Trait::physical_network(network).to_string()].into(),
+            resources: [(demand.class.to_string(), 1)].into(),
+            required_traits: demand.traits.iter().map(ToString::to_string).collect(),
             ..ResourceGroup::default()
         };
         Some((wanted.port?.to_string(), group))

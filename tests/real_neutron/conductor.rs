@@ -532,7 +532,7 @@ async fn a_direct_port_is_attached_with_a_claimed_function_and_detached_whatever
         after().await;
         stage.change_direct_port(1, Goal::Detach, None).await;
         let sides = (1..=calls).flat_map(|at| [false, true].map(|after| EffectSide { at, after }));
-        for side in sides.step_by(ONE_OF) {
+        for side in sides.step_by(one_of(17)) {
             for fault in [BootFault::Kill, BootFault::Error] {
                 cases += 1;
                 if let Some(before) = before {

@@ -391,6 +391,15 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
         .build(&with_direct_port(&bench, 4, "storage", 1))
         .await
         .unwrap();
+    // A port that came with its guest can be detached, and its function goes to another guest.
+    let port = Uuid::from_u128(0x88a1 << 96 | 1);
+    let detached = guests.detach_interface(uuid(1), port, None).await;
+    assert_eq!(detached.unwrap(), InterfaceOutcome::Changed);
+    assert!(bench.running(1).devices.as_slice().is_empty());
+    guests
+        .build(&with_direct_port(&bench, 5, "storage", 1))
+        .await
+        .unwrap();
 }
 
 /// The parsed port of a request to select a function for it.

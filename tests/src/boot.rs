@@ -216,6 +216,18 @@ impl BootStage {
         self.provider(bridge, &bandwidth, &traits).await;
     }
 
+    /// The host has a network card that ports get as a whole, on this physical network.
+    pub async fn add_whole_card(&self, physical_network: &str) {
+        let class = ResourceClass::CUSTOM_SRIOV_NET_PF;
+        let ensured = self.cloud.placement().ensure_resource_class(&class).await;
+        ensured.expect("a resource class");
+        let card = format!("{NODE}_0000:86:00.0");
+        let uuid = Uuid::new_v3(&Uuid::NAMESPACE_DNS, card.as_bytes());
+        let card = Provider::child(uuid.into(), name(&card), root());
+        let on_network = Trait::physical_network(physical_network);
+        self.provider(card, &[(class, 1)], &[on_network]).await;
+    }
+
     async fn provider(&self, made: Provider, amounts: &[(ResourceClass, u64)], traits: &[Trait]) {
         let placement = self.cloud.placement();
         let made = placement.create_provider(&made).await.expect("a provider");

@@ -61,7 +61,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests/{uuid}/action",
-        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`, `extra_specs` (of the flavor: with them the guest gets the devices that they and the image's properties describe);\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `bind_ports`: `ports`, the VIFs of all ports of a guest that waits until its ports are bound to the network functions that the host selected (`unbound_functions` of the guest);\n- `attach_interface`: `port`, the VIF of a Neutron port that is bound to this host;\n- `detach_interface`: `port`, the UUID of the port; a running guest must release it within a minute;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
+        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`, `extra_specs` (of the flavor: with them the guest gets the devices that they and the image's properties describe);\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `bind_ports`: `ports`, the VIFs of all ports of a guest that waits until its ports are bound to the network functions that the host selected (`unbound_functions` of the guest);\n- `select_function`: `port`, the VIF of a direct port that is not bound, and `provider`, the UUID of the network card's provider; the response has the function in `unbound_functions`;\n- `attach_interface`: `port`, the VIF of a Neutron port that is bound to this host;\n- `detach_interface`: `port`, the UUID of the port; a running guest must release it within a minute;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
     ),
     (
         "GET",
@@ -242,6 +242,10 @@ async fn action<D: VirtDriver, R: GuestResources>(
                 acting.update_config_drive(uuid, change).await?;
                 Ok(GuestPowerOutcome::Done)
             }
+            ActionRequest::SelectFunction(port, provider) => {
+                let selected = acting.select_function(uuid, &port, provider);
+                Ok(outcome_of(selected.await?))
+            }
             ActionRequest::AttachInterface(interface) => {
                 let attached = acting.attach_interface(uuid, *interface, id.as_ref());
                 Ok(outcome_of(attached.await?))
@@ -300,6 +304,7 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
         TransitionError::Power(PowerError::Busy { .. }) | TransitionError::Interrupted { .. } => {
             (StatusCode::CONFLICT, "busy")
         }
+        TransitionError::Power(PowerError::Function(error)) => build_error_code(error),
         TransitionError::Power(PowerError::Bind(_) | PowerError::Resource(_)) => {
             (StatusCode::CONFLICT, "devices")
         }
@@ -323,7 +328,7 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
             | PowerError::WrongFunction { .. }
             | PowerError::OtherPort { .. }
             | PowerError::MissingPort { .. }
-            | PowerError::DirectPort { .. },
+            | PowerError::PhysicalPort { .. },
         )
         | TransitionError::Capability { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
         TransitionError::Observe(_) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
@@ -336,12 +341,16 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
 
 /// The response to a guest that cannot be created.
 fn build_refusal(error: &BuildError) -> Response {
-    let (status, code) = match error.fault() {
+    let (status, code) = build_error_code(error);
+    refusal(status, code, error.to_string())
+}
+
+fn build_error_code(error: &BuildError) -> (StatusCode, &'static str) {
+    match error.fault() {
         BuildFault::Body => (StatusCode::BAD_REQUEST, "bad_request"),
         BuildFault::NoRoom | BuildFault::Guests => (StatusCode::CONFLICT, "no_room"),
         BuildFault::Later => (StatusCode::SERVICE_UNAVAILABLE, "not_now"),
-    };
-    refusal(status, code, error.to_string())
+    }
 }
 
 /// 202 with the current state of the guest.

@@ -11,13 +11,16 @@ use berth_agent_journal::{ReleasedDevices, SqlJournal};
 use berth_model::{
     ConsumerUuid, NodeName, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
 };
-use berth_virt::guest_spec::{CpuModel, GuestInterfaces, GuestSpec, HostPath, InterfaceSource};
+use berth_virt::guest_spec::{
+    CpuModel, DeviceOrigin, GuestDevices, GuestInterfaces, GuestSpec, HostPath, InterfaceSource,
+    MacAddress,
+};
 use berth_virt::{
     DeviceCondition, DeviceOwner, DeviceType, GuestDestroyOutcome, GuestError, GuestMark,
     GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome, HostEvents, HostNumaCell, HostView,
-    HypervisorInfo, NoLink, NodeCpus, NodeDisk, NodeView, ObserveError, OfferedDevice,
-    OfferedHandle, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerAction, PowerState,
-    ResourceModel, VirtDriver, WantedDevice,
+    HypervisorInfo, InterfaceOutcome, NoLink, NodeCpus, NodeDisk, NodeView, ObserveError,
+    OfferedDevice, OfferedHandle, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerAction,
+    PowerState, ResourceModel, VirtDriver, WantedDevice,
 };
 use berth_wire::guest::GuestBuild;
 use serde_json::json;
@@ -293,6 +296,32 @@ impl VirtDriver for BenchHost {
         Ok(GuestSpawnOutcome::Spawned)
     }
 
+    async fn attach_interface(
+        &self,
+        spec: &GuestSpec,
+        _: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        let mut world = self.world.lock().unwrap();
+        world.specs.insert(spec.uuid, spec.clone());
+        Ok(InterfaceOutcome::Changed)
+    }
+
+    async fn detach_interface(
+        &self,
+        guest: ConsumerUuid,
+        mac: MacAddress,
+    ) -> Result<InterfaceOutcome, GuestError> {
+        let mut world = self.world.lock().unwrap();
+        let spec = world.specs.get_mut(&guest).unwrap();
+        let others = spec.interfaces.as_slice().iter();
+        let others = others.filter(|interface| interface.mac != mac).cloned();
+        spec.interfaces = GuestInterfaces::new(others.collect()).unwrap();
+        let devices = spec.devices.as_slice().iter().copied();
+        let devices = devices.filter(|held| !matches!(held.origin, DeviceOrigin::Port(_)));
+        spec.devices = GuestDevices::new(devices.collect()).unwrap();
+        Ok(InterfaceOutcome::Changed)
+    }
+
     async fn destroy(&self, guest: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
         match self.world.lock().unwrap().specs.remove(&guest) {
             Some(_) => Ok(GuestDestroyOutcome::Destroyed),
@@ -359,6 +388,29 @@ impl GuestResources for BenchHost {
             .made
             .extend_from_slice(guest.mdevs);
         Ok(())
+    }
+
+    async fn check_function(&self, _: &WantedDevice) -> Result<(), ResourceError> {
+        Ok(())
+    }
+
+    async fn prepare_function(
+        &self,
+        _: ConsumerUuid,
+        function: &WantedDevice,
+    ) -> Result<(), ResourceError> {
+        self.world.lock().unwrap().made.push(function.clone());
+        Ok(())
+    }
+
+    async fn release_function(
+        &self,
+        _: ConsumerUuid,
+        function: &WantedDevice,
+    ) -> Result<ReleasedDevices, ResourceError> {
+        let mut world = self.world.lock().unwrap();
+        world.made.retain(|made| made != function);
+        Ok(ReleasedDevices::default())
     }
 
     async fn release(&self, _: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {

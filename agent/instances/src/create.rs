@@ -34,26 +34,31 @@ mod parse;
 mod preview;
 mod usage;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use berth_agent_journal::{
-    AcceptOutcome, BuildDigest, Goal, GuestRecord, GuestRequest, HostPlacement,
+    AcceptOutcome, BuildDigest, Goal, GuestRecord, GuestRequest, HostPlacement, NetworkFunction,
 };
-use berth_model::{ConsumerUuid, NodeName, ProviderTree};
+use berth_model::{ConsumerUuid, NodeName, ProviderTree, ProviderUuid};
 use berth_virt::guest_spec::GuestDevices;
-use berth_virt::{NodeView, VirtDriver};
-use berth_wire::guest::GuestBuild;
+use berth_virt::{InterfaceOutcome, NodeView, VirtDriver};
+use berth_wire::guest::{GuestBuild, NetworkSource};
 
 use crate::create::parse::ParsedBuild;
 use crate::fit::fit;
 use crate::guests::{Guests, GuestsError};
+use crate::power::{PowerError, ensure_idle};
 use crate::resources::GuestResources;
 
 pub use error::{BuildError, BuildFault};
 pub use host_check::MissingCapability;
 pub(crate) use host_check::check_machine;
 pub use options::{BuildContext, BuildOptions, TreeLookup};
-pub use parse::{attached_interface, bound_interfaces, config_drive_change, image_of, kernel_of};
+pub use parse::{
+    DirectPort, attached_interface, bound_interfaces, config_drive_change, image_of, kernel_of,
+    unbound_port,
+};
 pub(crate) use usage::conflicting_pins;
 pub use usage::{devices_in_use, host_usage};
 
@@ -87,6 +92,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             return self.confirm_repeated_build(record, &digest);
         }
         let request = place(parsed, digest, &node, provider_tree.as_deref(), &records)?;
+        let request = with_card_addresses(request, build, &build_context.options)?;
         Ok(self.accept(&request).await?)
     }
 
@@ -109,6 +115,47 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
         // `create` takes the placement lock, and checks that no other instance has the CPUs.
         Ok(self.create(request).await?)
+    }
+
+    /// Selects a free function of a network card for a port that is attached next, and gives it to the guest. `provider` is the
+    /// card's provider, on which the guest has an allocation. A guest that has a function for the port keeps it.
+    ///
+    /// Errors: the guest is unknown or busy, or the card has no free function.
+    pub async fn select_function(
+        &self,
+        uuid: ConsumerUuid,
+        port: &DirectPort,
+        provider: ProviderUuid,
+    ) -> Result<InterfaceOutcome, PowerError> {
+        let build_context = self.build_context.as_ref();
+        let build_context = build_context.ok_or(BuildError::BuildsNotSupported)?;
+        let (_guard, record) = self.lock_record(uuid).await?;
+        ensure_idle(&record)?;
+        if record.function_of(port.port).is_some() {
+            return Ok(InterfaceOutcome::Unchanged);
+        }
+        if record.request.host_placement().build_digest().is_none() {
+            // A repeated complete request must equal the recorded one.
+            return Err(BuildError::field(
+                "port",
+                "a guest that was created with a complete spec gets no other devices; create it from a flavor",
+            )
+            .into());
+        }
+        let name = record.request.node();
+        let node = self.observe_node(build_context, name).await?;
+        let provider_tree = (build_context.provider_trees)(name);
+        let _lock = self.inner.placement_lock.lock().await;
+        let records = self.list().await.map_err(BuildError::from)?;
+        let taken = devices_in_use(records.iter().map(Arc::as_ref), &node);
+        let (function, device) = devices::pick_function(
+            port,
+            provider,
+            (name, &node),
+            provider_tree.as_deref(),
+            &taken,
+        )?;
+        self.claim_function(&record, function, device).await
     }
 
     /// Confirms a repeated request for a guest of the journal, if its build is that of the record.
@@ -149,6 +196,32 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 known: host.nodes.into_keys().collect(),
             })
     }
+}
+
+/// Writes the MAC addresses of the selected network cards into the config drive: a port that is a whole card gets the card's
+/// address when it is bound.
+fn with_card_addresses(
+    request: GuestRequest,
+    build: &GuestBuild,
+    options: &BuildOptions,
+) -> Result<GuestRequest, BuildError> {
+    let functions = request.host_placement().network_functions().iter();
+    let cards = functions.filter(|function| function.facts.number.is_none());
+    let address_of = |card: &NetworkFunction| Some((card.port, card.facts.physical_mac?));
+    let cards: BTreeMap<_, _> = cards.filter_map(address_of).collect();
+    if cards.is_empty() || build.config_drive.is_none() {
+        return Ok(request);
+    }
+    let mut build = build.clone();
+    for network in &mut build.networks {
+        if let NetworkSource::Port(vif) = &mut network.source
+            && let Some(address) = cards.get(&vif.id)
+        {
+            vif.address = address.to_string();
+        }
+    }
+    let disks = ParsedBuild::of(&build, options)?.disks;
+    Ok(request.with_disks(disks)?)
 }
 
 fn check_uuid(uuid: ConsumerUuid) -> Result<(), BuildError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_net::{HostNetwork, PortError, PortSpec, SwitchInterface};
+use berth_net::{FunctionSpec, HostNetwork, PortError, PortSpec, SwitchInterface};
 use berth_virt::guest_spec::GuestSpec;
 use tokio::time::Instant;
 
@@ -38,6 +38,12 @@ fn port_specs(spec: &GuestSpec) -> impl Iterator<Item = PortSpec> {
     })
 }
 
+/// The ports of a guest that need settings of their functions.
+fn function_specs(spec: &GuestSpec) -> impl Iterator<Item = FunctionSpec> {
+    let ports = spec.interfaces.ports();
+    ports.filter_map(|(interface, port)| FunctionSpec::new(interface, port))
+}
+
 impl HostPorts {
     /// Checks that the guest's ports can be plugged. Changes nothing.
     pub(crate) async fn check(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
@@ -53,6 +59,9 @@ impl HostPorts {
         if let Self::Switch { network, .. } = self {
             for port in port_specs(spec) {
                 network.plug(&port).await?;
+            }
+            for function in function_specs(spec) {
+                network.plug_function(&function).await?;
             }
         }
         Ok(())
@@ -85,6 +94,10 @@ impl HostPorts {
         if let Self::Switch { network, .. } = self {
             for port in port_specs(spec) {
                 let unplugged = network.unplug(&port).await;
+                first = first.and(unplugged);
+            }
+            for function in function_specs(spec) {
+                let unplugged = network.unplug_function(&function).await;
                 first = first.and(unplugged);
             }
         }

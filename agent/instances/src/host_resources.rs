@@ -78,6 +78,38 @@ impl<D: VirtDriver> HostResources<D> {
         failures.unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Resets a device of a guest that is removed, or that no longer has the device.
+    async fn reset(
+        &self,
+        guest: ConsumerUuid,
+        device: &WantedDevice,
+        released: &mut ReleasedDevices,
+    ) -> Result<(), ResourceError> {
+        let name = device.device.name();
+        let shown = device.host_device();
+        match self.driver.reset_device(device).await {
+            Ok(reset) => {
+                tracing::debug!(%guest, device = %shown, ?reset, "device released");
+                self.failures().remove(&name);
+                released.clean.insert(name);
+            }
+            // A vanished device cannot be reset, and the guest must not wait for it. If it returns, the accelerator
+            // service treats it as new, and it is cleaned before its next use.
+            Err(error) if error.quarantine() == Some(UnfitReason::Vanished) => {
+                tracing::warn!(%guest, device = %shown, %error, "a device of a guest has vanished");
+                // A new card in this slot starts with a count of 0.
+                self.failures().remove(&name);
+            }
+            Err(error) if self.must_quarantine(&name, &error) => {
+                tracing::warn!(%guest, device = %shown, %error, "reset of a released device failed; device quarantined");
+                self.failures().remove(&name);
+                released.quarantined.insert(name, error.to_string());
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
     fn disks_for(&self, guest: &Provision<'_>) -> Result<Option<&Disks>, ResourceError> {
         match &self.disks {
             None if !guest.disks.is_none() => Err(no_disks()),
@@ -200,6 +232,28 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         self.ports.plug(guest.spec).await
     }
 
+    async fn check_function(&self, function: &WantedDevice) -> Result<(), ResourceError> {
+        Ok(self.driver.check_device(function).await?)
+    }
+
+    async fn prepare_function(
+        &self,
+        _: ConsumerUuid,
+        function: &WantedDevice,
+    ) -> Result<(), ResourceError> {
+        Ok(self.driver.prepare_device(function).await?)
+    }
+
+    async fn release_function(
+        &self,
+        guest: ConsumerUuid,
+        function: &WantedDevice,
+    ) -> Result<ReleasedDevices, ResourceError> {
+        let mut released = ReleasedDevices::default();
+        self.reset(guest, function, &mut released).await?;
+        Ok(released)
+    }
+
     async fn wait_for_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
         self.ports.wait_plugged(spec).await
     }
@@ -235,28 +289,8 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         }
         let mut released = ReleasedDevices::default();
         for device in wanted_devices(&guest) {
-            let name = device.device.name();
-            match self.driver.reset_device(&device).await {
-                Ok(reset) => {
-                    tracing::debug!(guest = %guest.spec.uuid, device = %device.host_device(), ?reset, "device released");
-                    self.failures().remove(&name);
-                    released.clean.insert(name);
-                }
-                // A vanished device cannot be reset, and the guest must not wait for it. If it returns, the accelerator
-                // service treats it as new, and it is cleaned before its next use.
-                Err(error) if error.quarantine() == Some(UnfitReason::Vanished) => {
-                    tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a removed guest has vanished");
-                    // A new card in this slot starts with a count of 0.
-                    self.failures().remove(&name);
-                }
-                Err(error) if self.must_quarantine(&name, &error) => {
-                    tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "reset of a device of a removed guest failed; device quarantined");
-                    self.failures().remove(&name);
-                    released.quarantined.insert(name, error.to_string());
-                }
-                Err(error) => {
-                    first.get_or_insert(ResourceError::from(error));
-                }
+            if let Err(error) = self.reset(guest.spec.uuid, &device, &mut released).await {
+                first.get_or_insert(error);
             }
         }
         if let Some(disks) = self.disks_for(&guest)?

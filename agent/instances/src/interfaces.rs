@@ -2,21 +2,30 @@
 //!
 //! An attachment is journaled before it begins, and a detachment after it has ended. So the record names every port that may
 //! be plugged, and a kill in between leaves no port without an owner. The caller repeats an action that was not answered.
+//!
+//! A port that is a network function (SR-IOV) is attached in two actions, because it is bound to the function in between:
+//! [`Guests::select_function`] gives the function to the guest, and the attachment prepares and plugs it. From the first action
+//! until the detachment has reset it, the function is a device of the guest's request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, NetworkFunction};
+use berth_agent_journal::{
+    DeviceClaim, Goal, GuestRecord, InstanceOverrides, NamedDevice as _, NetworkFunction,
+    ReleasedDevices,
+};
 use berth_model::{ConsumerUuid, Disposition, PciAddress};
 use berth_virt::guest_spec::{
-    GuestInterface, GuestInterfaces, GuestSpec, GuestSpecError, InterfaceSource, MacAddress,
+    DeviceOrigin, GuestDevice, GuestDevices, GuestInterface, GuestInterfaces, GuestSpec,
+    GuestSpecError, InterfaceSource, MacAddress,
 };
-use berth_virt::{GuestError, InterfaceOutcome, VirtDriver};
+use berth_virt::{GuestError, InterfaceOutcome, VirtDriver, WantedDevice};
 use berth_wire::guest::ActionId;
 use uuid::Uuid;
 
 use crate::guests::Guests;
 use crate::power::{PowerError, ensure_idle};
-use crate::resources::GuestResources;
+use crate::resources::{GuestResources, ResourceError};
+use crate::spawn::devices_of_other_guests;
 
 /// The port of an interface; `None` if it is connected otherwise.
 fn port_of(interface: &GuestInterface) -> Option<Uuid> {
@@ -44,12 +53,50 @@ fn with_interfaces(
     })
 }
 
-/// The spec with one interface only.
+/// The spec with one interface only, and without devices of others.
 fn alone(spec: &GuestSpec, interface: &GuestInterface) -> Result<GuestSpec, GuestSpecError> {
+    let origin = port_of(interface).map(DeviceOrigin::Port);
+    let devices = spec.devices.as_slice().iter().copied();
+    let devices = devices.filter(|attached| Some(attached.origin) == origin);
     Ok(GuestSpec {
         interfaces: GuestInterfaces::new(vec![interface.clone()])?,
+        devices: GuestDevices::new(devices.collect())?,
         ..spec.clone()
     })
+}
+
+/// The device of the network function that was selected for a port; `None` if the port needs none.
+fn function_device(record: &GuestRecord, port: Uuid) -> Option<WantedDevice> {
+    let mut devices = record.request.spec().devices.as_slice().iter();
+    let attached = devices.find(|attached| attached.origin == DeviceOrigin::Port(port))?;
+    Some(WantedDevice::of(attached.device))
+}
+
+/// Refuses a port that is a whole network card: such a port comes with its guest, and goes with it.
+fn refuse_physical(interface: &GuestInterface) -> Result<(), PowerError> {
+    match &interface.source {
+        InterfaceSource::Port(port) if port.is_physical() => {
+            Err(PowerError::PhysicalPort { port: port.id() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a port that is attached is bound to the function that was selected for it, or needs none.
+fn check_function(record: &GuestRecord, interface: &GuestInterface) -> Result<(), PowerError> {
+    let InterfaceSource::Port(bound) = &interface.source else {
+        return Ok(());
+    };
+    let (port, found) = (bound.id(), bound.network_function());
+    let selected = record.function_of(port).map(|function| function.address);
+    match found == selected {
+        true => Ok(()),
+        false => Err(PowerError::WrongFunction {
+            port,
+            found,
+            selected,
+        }),
+    }
 }
 
 /// Checks that these are the guest's ports, each with the function that was selected for it, or none. `others` are its ports that
@@ -122,6 +169,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if record.overrides.has_recorded(id) {
             return Ok(InterfaceOutcome::Unchanged);
         }
+        refuse_physical(&interface)?;
+        check_function(&record, &interface)?;
         let others = match port_of(&interface) {
             Some(port) => without(&record, port),
             None => record.interfaces().as_slice().to_vec(),
@@ -134,12 +183,20 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         };
         let spec = present_spec(&then)?;
         let port = alone(&spec, &interface)?;
+        let function = port_of(&interface).and_then(|port| function_device(&record, port));
+        if let Some(function) = &function {
+            self.check_free(&record, function).await?;
+            context.resources.check_function(function).await?;
+        }
         context.resources.check_ports(&port).await?;
         context
             .journal
             .record_overrides(uuid, &overrides, &[])
             .await?;
         let attached = async {
+            if let Some(function) = &function {
+                context.resources.prepare_function(uuid, function).await?;
+            }
             context.resources.plug_ports(&port).await?;
             tokio::select! {
                 biased;
@@ -170,7 +227,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             // An earlier call attached it.
             Err(error) if self.has_interface(uuid, interface.mac).await? => Err(error),
             Err(error) => {
-                // A port that stays plugged is an orphan, which the sync loop removes.
+                // A port that stays plugged is an orphan, which the sync loop removes. A function stays the guest's until the
+                // port is detached.
                 if let Err(error) = context.resources.unplug_ports(&port).await {
                     tracing::warn!(guest = %uuid, %error, "failed to unplug a port that could not be attached");
                 }
@@ -197,7 +255,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if record.goal != Goal::Spawn {
             return Err(interrupted(uuid));
         }
-        if record.unbound_functions().next().is_none() {
+        if record.awaited_port().is_none() {
             return Ok(InterfaceOutcome::Unchanged);
         }
         let functions = record.request.host_placement().network_functions();
@@ -223,10 +281,51 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(hardware.is_some_and(|hardware| hardware.interfaces.contains_key(&mac.to_string())))
     }
 
-    /// Detaches a port from a guest, and waits until a running guest has released it. A guest without the port stays as it is.
+    /// Gives a guest a network function that was selected for a port.
+    pub(crate) async fn claim_function(
+        &self,
+        record: &GuestRecord,
+        function: NetworkFunction,
+        device: GuestDevice,
+    ) -> Result<InterfaceOutcome, PowerError> {
+        let request = record.request.clone().with_function(function, device)?;
+        let what = device.name();
+        let journal = &self.inner.context.journal;
+        let reason = match journal.claim_function(&request, &what).await? {
+            DeviceClaim::Claimed => {
+                self.count_change();
+                return Ok(InterfaceOutcome::Changed);
+            }
+            DeviceClaim::Taken { guest, .. } => format!("guest {guest} has it"),
+            DeviceClaim::Withheld { why, .. } => why.to_string(),
+        };
+        Err(ResourceError::Refused { what, reason }.into())
+    }
+
+    /// Checks that no other guest on the hypervisor uses a function.
+    async fn check_free(
+        &self,
+        record: &GuestRecord,
+        function: &WantedDevice,
+    ) -> Result<(), PowerError> {
+        let wanted = BTreeSet::from([function.host_device()]);
+        let context = &self.inner.context;
+        let others = devices_of_other_guests(context, &record.request, &wanted).await?;
+        match others.first() {
+            None => Ok(()),
+            Some((device, holder)) => Err(ResourceError::Refused {
+                what: device.to_string(),
+                reason: format!("guest {holder} uses it"),
+            }
+            .into()),
+        }
+    }
+
+    /// Detaches a port from a guest, and waits until a running guest has released it. The network function of a port is reset. A
+    /// guest without the port stays as it is.
     ///
-    /// Errors: the guest is unknown or busy, the hypervisor refuses, or the guest does not release the port in time. The guest
-    /// then keeps the port.
+    /// Errors: the guest is unknown or busy, the hypervisor refuses, the guest does not release the port in time, or the
+    /// function cannot be reset now. The guest then keeps the port.
     pub async fn detach_interface(
         &self,
         uuid: ConsumerUuid,
@@ -239,28 +338,66 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         ensure_idle(&record)?;
         let mut interfaces = record.interfaces().as_slice().iter();
         let interface = interfaces.find(|interface| port_of(interface) == Some(port));
-        let Some(interface) = interface.filter(|_| !record.overrides.has_recorded(id)) else {
+        let function = function_device(&record, port);
+        let is_there = interface.is_some() || function.is_some();
+        if !is_there || record.overrides.has_recorded(id) {
             return Ok(InterfaceOutcome::Unchanged);
-        };
-        let functions = record.request.host_placement().network_functions();
-        if functions.iter().any(|function| function.port == port) {
-            return Err(PowerError::DirectPort { port });
         }
-        let outcome = tokio::select! {
-            biased;
-            () = interrupt.interrupted() => return Err(interrupted(uuid)),
-            detached = context.driver.detach_interface(uuid, interface.mac) => detached?,
-        };
-        let unplugged = alone(&present_spec(&record)?, interface)?;
-        context.resources.unplug_ports(&unplugged).await?;
+        let mut outcome = InterfaceOutcome::Changed;
+        if let Some(interface) = interface {
+            refuse_physical(interface)?;
+            outcome = tokio::select! {
+                biased;
+                () = interrupt.interrupted() => return Err(interrupted(uuid)),
+                detached = context.driver.detach_interface(uuid, interface.mac) => detached?,
+            };
+            let unplugged = alone(&present_spec(&record)?, interface)?;
+            context.resources.unplug_ports(&unplugged).await?;
+        }
         let overrides = with_interfaces(&record, without(&record, port))?;
         let overrides = overrides.with_action(id);
-        context
-            .journal
-            .record_overrides(uuid, &overrides, &[])
-            .await?;
+        match function {
+            Some(function) => {
+                self.release_function(&record, port, &function, &overrides)
+                    .await?
+            }
+            None => {
+                context
+                    .journal
+                    .record_overrides(uuid, &overrides, &[])
+                    .await?
+            }
+        }
         self.count_change();
         // A guest that is missing gets its present interfaces when it is restored.
         Ok(outcome)
+    }
+
+    /// Resets a function that the guest no longer has, and takes it from the guest.
+    async fn release_function(
+        &self,
+        record: &GuestRecord,
+        port: Uuid,
+        function: &WantedDevice,
+        overrides: &InstanceOverrides,
+    ) -> Result<(), PowerError> {
+        let context = &self.inner.context;
+        let uuid = record.request.uuid();
+        let wanted = BTreeSet::from([function.host_device()]);
+        let others = devices_of_other_guests(context, &record.request, &wanted).await?;
+        let released = match others.first() {
+            None => context.resources.release_function(uuid, function).await?,
+            Some((device, holder)) => {
+                tracing::warn!(guest = %uuid, %device, %holder, "not resetting a detached device: another guest uses it");
+                ReleasedDevices::default()
+            }
+        };
+        let request = record.request.clone();
+        let request = request.without_functions(|other| other == port)?;
+        let name = function.device.name();
+        Ok(context
+            .journal
+            .release_function(&request, overrides, &name, &released)
+            .await?)
     }
 }

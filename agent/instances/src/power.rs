@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::binding_wait::BindingRefusal;
+use crate::create::BuildError;
 use crate::guests::Guests;
 use crate::resources::{GuestResources, Provision, ResourceError};
 
@@ -62,11 +63,15 @@ pub enum PowerError {
     /// Not all ports of the guest are there.
     #[error("port {port} of the guest is missing; expected all of its ports")]
     MissingPort { port: Uuid },
-    /// A port that is a function of a network card cannot be detached.
+    /// A port that is a whole network card can be neither attached nor detached.
     #[error(
-        "port {port} is a function of a network card (SR-IOV), and stays with its guest until the guest is deleted"
+        "port {port} is a whole network card (direct-physical): it comes with the request that creates its guest, and stays until \
+         the guest is deleted"
     )]
-    DirectPort { port: Uuid },
+    PhysicalPort { port: Uuid },
+    /// No network function can be selected for a port.
+    #[error(transparent)]
+    Function(Box<BuildError>),
     /// The guest cannot have this interface next to its others.
     #[error("the interface cannot be attached: {0}")]
     Interface(#[source] GuestSpecError),
@@ -78,6 +83,12 @@ pub enum PowerError {
     Driver(#[from] GuestError),
     #[error(transparent)]
     Journal(#[from] JournalError),
+}
+
+impl From<BuildError> for PowerError {
+    fn from(error: BuildError) -> Self {
+        Self::Function(Box::new(error))
+    }
 }
 
 fn function_or_none(function: &Option<PciAddress>) -> String {

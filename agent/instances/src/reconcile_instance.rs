@@ -128,7 +128,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 {
                     return Ok(ReconcileOutcome::Settled);
                 }
-                Goal::Spawn if record.unbound_functions().next().is_some() => {
+                Goal::Spawn if record.awaited_port().is_some() => {
                     return Ok(ReconcileOutcome::AwaitsPorts);
                 }
                 Goal::Spawn if record.is_leaving() => stop_for_transition(context, &record).await?,

@@ -120,6 +120,26 @@ pub trait GuestResources: Send + Sync + 'static {
         guest: Provision<'_>,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
+    /// Checks that a guest may use a network function. Changes nothing.
+    fn check_function(
+        &self,
+        function: &WantedDevice,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send;
+
+    /// Prepares a network function for a guest that exists.
+    fn prepare_function(
+        &self,
+        guest: ConsumerUuid,
+        function: &WantedDevice,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send;
+
+    /// Resets a network function that a guest no longer has, as [`GuestResources::release`] does.
+    fn release_function(
+        &self,
+        guest: ConsumerUuid,
+        function: &WantedDevice,
+    ) -> impl Future<Output = Result<ReleasedDevices, ResourceError>> + Send;
+
     /// Waits until the guest's plugged ports work. Cancellable.
     ///
     /// Errors: a port does not work in time.

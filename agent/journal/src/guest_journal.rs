@@ -79,6 +79,23 @@ pub trait GuestJournal: Send + Sync {
         devices: &'a BoundDevices,
     ) -> JournalFuture<'a, DeviceClaim>;
 
+    /// Gives a guest one more device, and records the request that has it, in one transaction.
+    fn claim_function<'a>(
+        &'a self,
+        request: &'a GuestRequest,
+        device: &'a str,
+    ) -> JournalFuture<'a, DeviceClaim>;
+
+    /// Takes a device from a guest that keeps its others, and records the request and the overrides without it and the result
+    /// of its reset, in one transaction. A device whose reset failed is quarantined.
+    fn release_function<'a>(
+        &'a self,
+        request: &'a GuestRequest,
+        overrides: &'a InstanceOverrides,
+        device: &'a str,
+        released: &'a ReleasedDevices,
+    ) -> JournalFuture<'a, ()>;
+
     /// Completes the undo of [`SpawnStep::Prepare`] with the results of the devices' resets, in one transaction: a device whose
     /// reset failed is quarantined; a verified reset also counts as the one after the next release of the device's handle.
     fn record_released_devices<'a>(

@@ -7,6 +7,7 @@ use berth_store::Value;
 use berth_virt::guest_spec::{DesiredPower, GuestInterfaces};
 use berth_workflow::{JournalRecord, JournalSchema, RecordRow, StepRecord, StepState};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::bound_devices::BoundDevices;
 use crate::host_placement::NetworkFunction;
@@ -153,9 +154,19 @@ impl GuestRecord {
         }
     }
 
-    fn with_interfaces(&self) -> GuestRequest {
+    /// The request with the present interfaces. A function whose port is not bound is no device of the guest yet.
+    #[must_use]
+    pub fn with_interfaces(&self) -> GuestRequest {
         let interfaces = self.interfaces().clone();
-        self.request.clone().with_interfaces(interfaces)
+        let request = self.request.clone().with_interfaces(interfaces);
+        let unbound: Vec<_> = self.unbound_functions().collect();
+        if unbound.is_empty() {
+            return request;
+        }
+        let is_unbound = |port| unbound.iter().any(|function| function.port == port);
+        let without = request.clone().without_functions(is_unbound);
+        // Fewer devices of a valid list are a valid list.
+        without.unwrap_or(request)
     }
 
     /// The interfaces after the last attachment or detachment.
@@ -165,7 +176,23 @@ impl GuestRecord {
         attached.unwrap_or(&self.request.spec().interfaces)
     }
 
-    /// The selected network functions whose ports are unbound. The guest starts when all ports are bound.
+    /// The network function that was selected for a port; `None` if the port needs none.
+    #[must_use]
+    pub fn function_of(&self, port: Uuid) -> Option<&NetworkFunction> {
+        let mut functions = self.request.host_placement().network_functions().iter();
+        functions.find(|function| function.port == port)
+    }
+
+    /// The port that a guest waits for before its first start; `None` if it waits for none. A guest that has started does not
+    /// wait for ports that are attached later.
+    #[must_use]
+    pub fn awaited_port(&self) -> Option<Uuid> {
+        let is_new = self.ran_in().is_empty();
+        let unbound = self.unbound_functions().next().filter(|_| is_new);
+        unbound.map(|function| function.port)
+    }
+
+    /// The selected network functions whose ports are not bound to them yet.
     pub fn unbound_functions(&self) -> impl Iterator<Item = &NetworkFunction> {
         let functions = self.request.host_placement().network_functions().iter();
         functions.filter(|function| {
@@ -227,12 +254,9 @@ impl GuestRecord {
             Goal::Spawn if self.state(SpawnStep::Start) != Some(StepState::Done) => {
                 let transition = self.overrides.transition.as_ref();
                 let what = transition.map_or("spawn", |transition| transition.kind.as_str());
-                let waits = match self.unbound_functions().next() {
-                    Some(function) => {
-                        format!(" (it waits for the binding of port {})", function.port)
-                    }
-                    None => String::new(),
-                };
+                let waits = self.awaited_port().map_or_else(String::new, |port| {
+                    format!(" (it waits for the binding of port {port})")
+                });
                 Some(format!("{what} {uuid}{waits}"))
             }
             Goal::Undo { .. } if SpawnStep::ALL.iter().any(|s| self.may_have_acted(*s)) => {

@@ -6,11 +6,13 @@ use berth_agent_images::{DiskPlan, DiskPlanError};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::CpuSet;
 use berth_virt::guest_spec::{
-    CpuPinning, GuestBoot, GuestDisks, GuestInterfaces, GuestSpec, MachineOptions,
+    AttachedDevice, CpuPinning, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices, GuestDisks,
+    GuestInterfaces, GuestSpec, GuestSpecError, MachineOptions,
 };
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
-use crate::host_placement::HostPlacement;
+use crate::host_placement::{HostPlacement, NetworkFunction};
 
 /// Maximum number of accelerator requests of a guest. No machine has so many devices.
 const MOST_ARQS: usize = 256;
@@ -119,6 +121,38 @@ impl GuestRequest {
     pub fn with_interfaces(mut self, interfaces: GuestInterfaces) -> Self {
         self.spec.interfaces = interfaces;
         self
+    }
+
+    /// The same with a network function for a port that is attached later. The function is a device of the guest.
+    pub fn with_function(
+        mut self,
+        function: NetworkFunction,
+        device: GuestDevice,
+    ) -> Result<Self, GuestSpecError> {
+        let origin = DeviceOrigin::Port(function.port);
+        let mut devices = self.spec.devices.as_slice().to_vec();
+        devices.push(AttachedDevice { device, origin });
+        self.spec.devices = GuestDevices::new(devices)?;
+        let functions = self.host_placement.network_functions().iter().cloned();
+        let functions = functions.chain([function]).collect();
+        self.host_placement = self.host_placement.with_network_functions(functions);
+        Ok(self)
+    }
+
+    /// The same without the network functions of these ports.
+    pub fn without_functions(
+        mut self,
+        is_removed: impl Fn(Uuid) -> bool,
+    ) -> Result<Self, GuestSpecError> {
+        let devices = self.spec.devices.as_slice().iter().copied();
+        let devices = devices.filter(
+            |attached| !matches!(attached.origin, DeviceOrigin::Port(port) if is_removed(port)),
+        );
+        self.spec.devices = GuestDevices::new(devices.collect())?;
+        let mut functions = self.host_placement.network_functions().to_vec();
+        functions.retain(|function| !is_removed(function.port));
+        self.host_placement = self.host_placement.with_network_functions(functions);
+        Ok(self)
     }
 
     /// The same with the agent's selection, whose CPUs and devices are in the spec.

@@ -100,6 +100,22 @@ impl SqlJournal {
         Box::pin(self.write(guest, self.journal.change(guest, statements)))
     }
 
+    fn claimed(
+        &self,
+        uuid: ConsumerUuid,
+        outcome: ClaimOutcome,
+    ) -> Result<DeviceClaim, JournalError> {
+        match outcome {
+            ClaimOutcome::Claimed => Ok(DeviceClaim::Claimed),
+            ClaimOutcome::Taken { device, guest } => match guest.parse() {
+                Ok(guest) => Ok(DeviceClaim::Taken { device, guest }),
+                Err(error) => Err(self.journal.file().damaged(error)),
+            },
+            ClaimOutcome::Withheld { device, why } => Ok(DeviceClaim::Withheld { device, why }),
+            ClaimOutcome::NoSuchGuest => Err(self.journal.unknown(uuid)),
+        }
+    }
+
     async fn read_all(&self) -> Result<Vec<Arc<GuestRecord>>, JournalError> {
         let (mut records, stale) = match self.cache.all() {
             CacheLookup::Hit(cached) => cached,
@@ -146,6 +162,11 @@ struct ClaimDevices<'a> {
     devices: &'a BoundDevices,
 }
 
+struct ClaimFunction<'a> {
+    request: &'a GuestRequest,
+    device: &'a str,
+}
+
 enum ClaimOutcome {
     Claimed,
     /// Another guest, by the text in its row, has the device.
@@ -160,6 +181,63 @@ enum ClaimOutcome {
     NoSuchGuest,
 }
 
+/// Why a guest cannot claim a device; `None` if it can.
+async fn claim_obstacle(
+    tx: &mut Transaction,
+    uuid: &str,
+    device: &str,
+) -> Result<Option<ClaimOutcome>, SqlError> {
+    let owner = Statement::new("SELECT guest FROM device WHERE name = ?").bind(device);
+    if let Some(row) = tx.row(owner).await? {
+        let guest = row.text(0)?;
+        let device = device.to_owned();
+        return Ok((guest != uuid).then_some(ClaimOutcome::Taken { device, guest }));
+    }
+    let withheld = register::withheld_reason(tx, device).await?;
+    Ok(withheld.map(|why| ClaimOutcome::Withheld {
+        device: device.to_owned(),
+        why,
+    }))
+}
+
+impl Work for ClaimFunction<'_> {
+    type Output = ClaimOutcome;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<ClaimOutcome, SqlError> {
+        let uuid = self.request.uuid().to_string();
+        if let Some(obstacle) = claim_obstacle(tx, &uuid, self.device).await? {
+            return Ok(obstacle);
+        }
+        let request = replace_request(self.request);
+        if tx.execute(request).await?.rows_affected == 0 {
+            return Ok(ClaimOutcome::NoSuchGuest);
+        }
+        let delete = Statement::new("DELETE FROM device WHERE name = ?").bind(self.device);
+        tx.execute(delete).await?;
+        let insert = Statement::new("INSERT INTO device (name, guest) VALUES (?, ?)")
+            .bind(self.device)
+            .bind(&uuid);
+        tx.execute(insert).await?;
+        tx.execute(register::forget_reset_at_deletion(self.device))
+            .await?;
+        Ok(ClaimOutcome::Claimed)
+    }
+}
+
+fn replace_request(request: &GuestRequest) -> Statement {
+    Statement::new("UPDATE guest SET request = ? WHERE uuid = ?")
+        .bind(json(request))
+        .bind(request.uuid().to_string())
+}
+
+fn replace_overrides(uuid: ConsumerUuid, overrides: &InstanceOverrides) -> Statement {
+    let text = (!overrides.is_plain()).then(|| json(overrides));
+    Statement::new("UPDATE guest SET life = ? WHERE uuid = ?")
+        .bind(text)
+        .bind(uuid.to_string())
+}
+
 impl Work for ClaimDevices<'_> {
     type Output = ClaimOutcome;
     type Error = SqlError;
@@ -167,16 +245,8 @@ impl Work for ClaimDevices<'_> {
     async fn run(&self, tx: &mut Transaction) -> Result<ClaimOutcome, SqlError> {
         let uuid = self.uuid.to_string();
         for device in self.names {
-            let owner = Statement::new("SELECT guest FROM device WHERE name = ?").bind(device);
-            if let Some(row) = tx.row(owner).await? {
-                let guest = row.text(0)?;
-                if guest != uuid {
-                    let device = device.clone();
-                    return Ok(ClaimOutcome::Taken { device, guest });
-                }
-            } else if let Some(why) = register::withheld_reason(tx, device).await? {
-                let device = device.clone();
-                return Ok(ClaimOutcome::Withheld { device, why });
+            if let Some(obstacle) = claim_obstacle(tx, &uuid, device).await? {
+                return Ok(obstacle);
             }
         }
         let own = "UPDATE guest SET devices = ? WHERE uuid = ?";
@@ -256,10 +326,7 @@ impl GuestJournal for SqlJournal {
         overrides: &'a InstanceOverrides,
         steps: &'a [(SpawnStep, StepRecord)],
     ) -> JournalFuture<'a, ()> {
-        let text = (!overrides.is_plain()).then(|| json(overrides));
-        let overrides = Statement::new("UPDATE guest SET life = ? WHERE uuid = ?")
-            .bind(text)
-            .bind(uuid.to_string());
+        let overrides = replace_overrides(uuid, overrides);
         let steps = steps.iter().map(|(name, record)| step(uuid, *name, record));
         self.change(uuid, std::iter::once(overrides).chain(steps).collect())
     }
@@ -276,17 +343,41 @@ impl GuestJournal for SqlJournal {
                 names,
                 devices,
             };
-            let file = self.journal.file();
-            match self.write(uuid, file.write(&claim)).await? {
-                ClaimOutcome::Claimed => Ok(DeviceClaim::Claimed),
-                ClaimOutcome::Taken { device, guest } => match guest.parse() {
-                    Ok(guest) => Ok(DeviceClaim::Taken { device, guest }),
-                    Err(error) => Err(file.damaged(error)),
-                },
-                ClaimOutcome::Withheld { device, why } => Ok(DeviceClaim::Withheld { device, why }),
-                ClaimOutcome::NoSuchGuest => Err(self.journal.unknown(uuid)),
-            }
+            let outcome = self.write(uuid, self.journal.file().write(&claim)).await?;
+            self.claimed(uuid, outcome)
         })
+    }
+
+    fn claim_function<'a>(
+        &'a self,
+        request: &'a GuestRequest,
+        device: &'a str,
+    ) -> JournalFuture<'a, DeviceClaim> {
+        Box::pin(async move {
+            let (uuid, claim) = (request.uuid(), ClaimFunction { request, device });
+            let outcome = self.write(uuid, self.journal.file().write(&claim)).await?;
+            self.claimed(uuid, outcome)
+        })
+    }
+
+    fn release_function<'a>(
+        &'a self,
+        request: &'a GuestRequest,
+        overrides: &'a InstanceOverrides,
+        device: &'a str,
+        released: &'a ReleasedDevices,
+    ) -> JournalFuture<'a, ()> {
+        let uuid = request.uuid();
+        let delete = Statement::new("DELETE FROM device WHERE name = ? AND guest = ?")
+            .bind(device)
+            .bind(uuid.to_string());
+        let own = [
+            replace_request(request),
+            replace_overrides(uuid, overrides),
+            delete,
+        ];
+        let release = register::release_statements(released);
+        self.change(uuid, own.into_iter().chain(release).collect())
     }
 
     fn record_released_devices<'a>(

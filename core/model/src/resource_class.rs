@@ -63,6 +63,9 @@ impl ResourceClass {
     pub const FPGA: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("FPGA")));
     /// SR-IOV virtual functions of network cards.
     pub const SRIOV_NET_VF: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("SRIOV_NET_VF")));
+    /// A whole network card for a Neutron port. Placement has no standard class for it.
+    pub const CUSTOM_SRIOV_NET_PF: ResourceClass =
+        ResourceClass(Symbol(Cow::Borrowed("CUSTOM_SRIOV_NET_PF")));
 
     /// A custom class that is known at build time. Panics at build time, when used in a constant, if the
     /// name's form is wrong.

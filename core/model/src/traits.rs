@@ -66,6 +66,9 @@ impl Trait {
         Self::new(&name).expect("a prefix and 64 valid characters are a trait")
     }
 
+    /// The trait of a network card whose virtual functions may be trusted by the host.
+    pub const HW_NIC_SRIOV_TRUSTED: Self = Self::known("HW_NIC_SRIOV_TRUSTED");
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

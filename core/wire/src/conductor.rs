@@ -89,13 +89,55 @@ pub struct RequestedNetwork {
     /// The tenant's tag of the interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// The physical network of an existing port with the `vnic_type` `direct` (SR-IOV): the guest gets a virtual function of a
-    /// network card that is connected to it.
+    /// The physical network of an existing port that needs a network function (SR-IOV): the guest gets one of a network card
+    /// that is connected to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub physical_network: Option<String>,
     /// What an existing port needs from Placement, as the network service reports it: a minimum bandwidth or packet rate (QoS).
     #[serde(default, skip_serializing_if = "PortResourceRequest::is_empty")]
     pub resource_request: PortResourceRequest,
+    /// The kind of such a port.
+    #[serde(default, skip_serializing_if = "FunctionVnicType::is_direct")]
+    pub vnic_type: FunctionVnicType,
+    /// Whether such a port needs a trusted function.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted: bool,
+}
+
+/// The `binding:vnic_type` of a port that needs a function of a network card (SR-IOV).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FunctionVnicType {
+    /// A virtual function that the guest drives.
+    #[default]
+    Direct,
+    /// A macvtap of a virtual function that the host drives.
+    Macvtap,
+    /// A whole network card.
+    DirectPhysical,
+}
+
+impl FunctionVnicType {
+    /// The kind of a port with this `binding:vnic_type`; `None` for other ports.
+    #[must_use]
+    pub fn of(vnic_type: &str) -> Option<Self> {
+        let all = [Self::Direct, Self::Macvtap, Self::DirectPhysical];
+        all.into_iter().find(|kind| kind.as_str() == vnic_type)
+    }
+
+    /// The word in Neutron's API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Macvtap => "macvtap",
+            Self::DirectPhysical => "direct-physical",
+        }
+    }
+
+    fn is_direct(&self) -> bool {
+        *self == Self::Direct
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

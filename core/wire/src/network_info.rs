@@ -63,11 +63,29 @@ fn normal_vnic() -> String {
     "normal".to_owned()
 }
 
+/// Whether a `binding:profile` asks for a trusted function. Neutron stores the value as its user wrote it.
+#[must_use]
+pub fn asks_for_trust(profile: &Extras) -> bool {
+    match profile.get("trusted") {
+        Some(Value::Bool(word)) => *word,
+        Some(Value::String(word)) => {
+            ["1", "t", "true", "on", "y", "yes"].contains(&word.to_ascii_lowercase().as_str())
+        }
+        _ => false,
+    }
+}
+
 impl VifBody {
     /// The tenant's tag of the interface.
     #[must_use]
     pub fn tag(&self) -> Option<&str> {
         self.meta.get("tag")?.as_str()
+    }
+
+    /// Whether the port's profile asks for a trusted function.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.profile.as_ref().is_some_and(asks_for_trust)
     }
 
     /// All fixed addresses of the port.

@@ -355,7 +355,11 @@ fn of_file(guest: &GuestView) -> GuestOnHost {
         owner: None,
         devices: functions
             .chain(mdevs)
-            .map(|device| HeldDevice { device, arq: None })
+            .map(|device| HeldDevice {
+                device,
+                arq: None,
+                is_interface: false,
+            })
             .collect(),
         unreadable: None,
         hardware: None,

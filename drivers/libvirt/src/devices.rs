@@ -24,7 +24,7 @@ use berth_sysfs::{
     NotAllowed, Procfs, Sysfs, SysfsError,
 };
 use berth_virt::guest_spec::{AttachedDevice, GuestDevice, GuestDevices, PciManagement};
-use berth_virt::{DeviceError, HostDeviceId, PciInPlacement, WantedDevice};
+use berth_virt::{DeviceError, HostDeviceId, PciInPlacement, UnfitReason, WantedDevice};
 
 use crate::options::{LibvirtOptions, MdevTypes};
 use home_driver_records::HomeDriverRecords;
@@ -138,7 +138,10 @@ impl HostDevices {
     /// The guest's devices, with the handling that their entries require.
     pub(crate) fn as_listed(&self, devices: &GuestDevices) -> Result<GuestDevices, DeviceError> {
         let as_listed = |attached: &AttachedDevice| match attached.device {
-            GuestDevice::Pci { address, .. } if self.is_prepared(address)? => Ok(AttachedDevice {
+            GuestDevice::Pci {
+                address,
+                managed: PciManagement::Hypervisor,
+            } if self.is_prepared(address)? => Ok(AttachedDevice {
                 device: GuestDevice::Pci {
                     address,
                     managed: PciManagement::Prepared,
@@ -151,6 +154,28 @@ impl HostDevices {
         let listed = listed.collect::<Result<_, DeviceError>>()?;
         // The same devices, so a valid set stays valid.
         Ok(GuestDevices::new(listed).unwrap_or_else(|_| devices.clone()))
+    }
+
+    /// The name of the network interface of a function that stays on the host's network driver.
+    ///
+    /// Errors: the function has none, or several.
+    pub(crate) fn link_of(&self, address: PciAddress) -> Result<String, DeviceError> {
+        let device = HostDeviceId::Function(address);
+        let names = self.sysfs().network_names(address);
+        match names.map_err(unreadable(device))?.as_slice() {
+            [name] => Ok(name.clone()),
+            names => {
+                let found = names.len();
+                let reason = format!(
+                    "a macvtap needs one network interface of it on the host, and it has {found}; bind it to its network driver"
+                );
+                Err(DeviceError::Quarantined {
+                    device,
+                    cause: UnfitReason::Driver,
+                    reason,
+                })
+            }
+        }
     }
 
     /// The function, if a list allows it.
@@ -191,6 +216,8 @@ enum DeviceHandling<'a> {
     Managed(PciAddress),
     /// A function that stays on its driver.
     InPlace(PciAddress, ReadyDriver),
+    /// A virtual function that stays on the host's network driver.
+    OnHostDriver(PciAddress),
     /// A mediated device to be created.
     Made(uuid::Uuid, &'a berth_virt::MdevSource),
     /// A mediated device created by others.
@@ -203,6 +230,7 @@ impl<'a> DeviceHandling<'a> {
             (GuestDevice::Pci { address, managed }, _) => match managed {
                 PciManagement::Hypervisor => Self::Managed(address),
                 PciManagement::Prepared => Self::InPlace(address, ReadyDriver::Vfio),
+                PciManagement::HostDriver => Self::OnHostDriver(address),
             },
             (GuestDevice::VendorVfio { address }, _) => {
                 Self::InPlace(address, ReadyDriver::Vendors)

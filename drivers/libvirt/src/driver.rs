@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_model::{ConsoleKind, ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastObservation, Procfs, Sysfs};
-use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, MacAddress};
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, MacAddress, PortConnection};
 use berth_virt::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
@@ -214,6 +214,7 @@ impl LibvirtDriver {
             nwfilter: self.options.nwfilter.clone(),
             port_isolation: self.options.port_isolation,
             unfilterable: BTreeSet::new(),
+            function_links: BTreeMap::new(),
             pcie_root_ports: self.options.pcie_root_ports,
             memory_statistics_s: self.options.memory_statistics_s,
             vnc_listen: self.options.vnc.map(|vnc| vnc.listen),
@@ -286,16 +287,31 @@ fn device_tree(options: &LibvirtOptions) -> Option<Sysfs> {
     root.map(Sysfs::at)
 }
 
-/// The guest, with devices handled as the lists require.
-fn as_listed(devices: Option<&HostDevices>, mut spec: GuestSpec) -> Result<GuestSpec, GuestError> {
-    if let Some(devices) = devices {
-        let listed = devices.as_listed(&spec.devices);
-        spec.devices = listed.map_err(|error| GuestError::Malformed {
-            origin: "the kernel's device tree".to_owned(),
-            reason: error.to_string(),
-        })?;
+/// The guest, with devices handled as the lists require, and the options with the network interfaces of its macvtaps.
+fn as_listed(
+    devices: Option<&HostDevices>,
+    mut spec: GuestSpec,
+    mut options: GuestXmlOptions,
+) -> Result<(GuestSpec, GuestXmlOptions), GuestError> {
+    let Some(devices) = devices else {
+        return Ok((spec, options));
+    };
+    let listed = devices.as_listed(&spec.devices);
+    spec.devices = listed.map_err(|error| GuestError::Malformed {
+        origin: "the kernel's device tree".to_owned(),
+        reason: error.to_string(),
+    })?;
+    for (_, port) in spec.interfaces.ports() {
+        if let PortConnection::Macvtap { address, .. } = port.connection() {
+            let link = devices.link_of(*address);
+            let link = link.map_err(|error| GuestError::DeviceBusy {
+                uuid: spec.uuid,
+                reason: error.to_string(),
+            })?;
+            options.function_links.insert(*address, link);
+        }
     }
-    Ok(spec)
+    Ok((spec, options))
 }
 
 impl VirtDriver for LibvirtDriver {
@@ -330,7 +346,7 @@ impl VirtDriver for LibvirtDriver {
         let (spec, options, sysfs) = (spec.clone(), self.guest_xml_options(), self.sysfs());
         let devices = self.devices.clone();
         self.change(spec.uuid, "creating a guest", move |session| {
-            let spec = as_listed(devices.as_ref(), spec)?;
+            let (spec, options) = as_listed(devices.as_ref(), spec, options)?;
             let is_waited_for = || session.is_waited_for();
             let connect = session.connect();
             guests::spawn(connect, &spec, &options, sysfs.as_ref(), &is_waited_for)
@@ -436,7 +452,7 @@ impl VirtDriver for LibvirtDriver {
         let (spec, options) = (spec.clone(), self.guest_xml_options());
         let devices = self.devices.clone();
         self.change(spec.uuid, "redefining a guest", move |session| {
-            let spec = as_listed(devices.as_ref(), spec)?;
+            let (spec, options) = as_listed(devices.as_ref(), spec, options)?;
             guests::redefine(session.connect(), &spec, &options)
         })
         .await
@@ -448,7 +464,9 @@ impl VirtDriver for LibvirtDriver {
         mac: MacAddress,
     ) -> Result<InterfaceOutcome, GuestError> {
         let (spec, options) = (spec.clone(), self.guest_xml_options());
+        let devices = self.devices.clone();
         self.change(spec.uuid, "attaching an interface", move |session| {
+            let (spec, options) = as_listed(devices.as_ref(), spec, options)?;
             guests::attach_interface(session.connect(), &spec, mac, &options)
         })
         .await

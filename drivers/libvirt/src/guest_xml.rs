@@ -12,11 +12,13 @@ mod disks;
 mod domain;
 mod screen;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use berth_model::{AddressWidth, CpuLimits, MachineOptions, MachineType, MemoryEncryption};
+use berth_model::{
+    AddressWidth, CpuLimits, MachineOptions, MachineType, MemoryEncryption, PciAddress,
+};
 use berth_virt::guest_spec::{
     CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MacAddress, MemoryPages, VcpuPin,
 };
@@ -59,6 +61,8 @@ pub struct GuestXmlOptions {
     pub port_isolation: bool,
     /// The networks of libvirt that are not on a Linux bridge.
     pub unfilterable: BTreeSet<LinkName>,
+    /// The network interfaces of the functions that macvtaps are on, by the functions' addresses.
+    pub function_links: BTreeMap<PciAddress, String>,
     /// The PCI Express root ports, for devices that are attached later; 0: as many as the first devices need.
     pub pcie_root_ports: u32,
     /// How often the balloon reads the guest's memory statistics, in seconds; 0: never.
@@ -78,6 +82,7 @@ impl Default for GuestXmlOptions {
             nwfilter: None,
             port_isolation: false,
             unfilterable: BTreeSet::new(),
+            function_links: BTreeMap::new(),
             pcie_root_ports: 0,
             memory_statistics_s: 10,
             vnc_listen: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_model::{ConsumerUuid, Disposition};
+use berth_model::{ConsumerUuid, Disposition, PciAddress};
 use berth_ovsdb::OvsdbError;
 use berth_virt::guest_spec::TapName;
 use uuid::Uuid;
@@ -34,12 +34,18 @@ pub enum PortError {
     NoBridge { port: Uuid, bridge: String },
     #[error(transparent)]
     Switch(#[from] OvsdbError),
+    /// The virtual function of a port cannot be set.
+    #[error(
+        "port {port} needs the virtual function {address}, which the host does not have, or whose network card has no network \
+         interface on the host"
+    )]
+    NoFunction { port: Uuid, address: PciAddress },
     /// `ip` of iproute2 failed.
-    #[error("{action} of the tap {tap} failed: {reason}")]
-    Tap {
+    #[error("{action} of the network interface {link} failed: {reason}")]
+    Link {
         /// What was tried: `creation`, `removal`.
         action: &'static str,
-        tap: TapName,
+        link: String,
         reason: String,
     },
     /// The port was plugged and never started to work.
@@ -61,11 +67,12 @@ impl PortError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Switch(error) => error.disposition(),
-            Self::Tap { .. } => Disposition::Retry,
+            Self::Link { .. } => Disposition::Retry,
             Self::TakenByGuest { .. }
             | Self::TakenByOther { .. }
             | Self::LinkInTheWay { .. }
             | Self::NoBridge { .. }
+            | Self::NoFunction { .. }
             | Self::NotPlugged { .. } => Disposition::Refresh,
         }
     }

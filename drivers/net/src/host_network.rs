@@ -7,6 +7,7 @@ use berth_ovsdb::OvsdbClient;
 use berth_virt::guest_spec::{PlugSignal, TapName};
 
 use crate::error::PortError;
+use crate::function::{self, FunctionSpec};
 use crate::plan::{self, PortFacts, PortSpec, TapPlan};
 use crate::switch::{self, SwitchInterface};
 use crate::tap;
@@ -18,6 +19,8 @@ pub struct NetworkPaths {
     pub links: PathBuf,
     /// Their IPv6 settings.
     pub ipv6: PathBuf,
+    /// The PCI functions of the host.
+    pub functions: PathBuf,
 }
 
 impl Default for NetworkPaths {
@@ -25,6 +28,7 @@ impl Default for NetworkPaths {
         Self {
             links: "/sys/class/net".into(),
             ipv6: "/proc/sys/net/ipv6/conf".into(),
+            functions: "/sys/bus/pci/devices".into(),
         }
     }
 }
@@ -131,6 +135,18 @@ impl HostNetwork {
             switch::remove(&self.switch, tap.as_str()).await?;
         }
         Ok(())
+    }
+
+    /// Sets MAC address, VLAN and trust of a virtual function. Idempotent.
+    ///
+    /// Errors: the host does not have the function, or the kernel refuses.
+    pub async fn plug_function(&self, spec: &FunctionSpec) -> Result<(), PortError> {
+        function::plug(&self.paths, spec).await
+    }
+
+    /// Takes the settings of a virtual function back. Idempotent.
+    pub async fn unplug_function(&self, spec: &FunctionSpec) -> Result<(), PortError> {
+        function::unplug(&self.paths, spec).await
     }
 
     /// The interfaces that this agent added to the switch; none if the host has no switch.

@@ -15,8 +15,10 @@
 //! | `plan` | what to do, from what was observed; pure |
 //! | `switch` | interfaces in Open vSwitch, by OVSDB |
 //! | `tap` | taps, by `ip` of iproute2 |
+//! | `function` | settings of virtual functions of network cards (SR-IOV), by `ip` of iproute2 |
 
 mod error;
+mod function;
 mod host_network;
 mod options;
 mod plan;
@@ -24,6 +26,7 @@ mod switch;
 mod tap;
 
 pub use error::PortError;
+pub use function::FunctionSpec;
 pub use host_network::{HostNetwork, NetworkPaths};
 pub use options::OsVifOvsSection;
 pub use plan::PortSpec;

@@ -22,7 +22,7 @@ pub struct PortSpec {
 }
 
 impl PortSpec {
-    /// `None` for a port that the hypervisor connects (SR-IOV).
+    /// `None` for a port that is a function of a network card (SR-IOV).
     #[must_use]
     pub fn new(
         guest: ConsumerUuid,

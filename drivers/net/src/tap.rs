@@ -71,13 +71,13 @@ pub(crate) async fn create(paths: &NetworkPaths, spec: &PortSpec) -> Result<(), 
         arguments.push("multi_queue");
     }
     for _ in 1..CREATE_TRIES {
-        match ip("creation", &tap, &arguments).await {
+        match ip("creation", tap.as_str(), &arguments).await {
             Err(_) if observe(paths, &tap).is_some_and(|link| link.is_tap) => {}
             created => return created,
         }
         sleep(CREATE_PAUSE).await;
     }
-    ip("creation", &tap, &arguments).await
+    ip("creation", tap.as_str(), &arguments).await
 }
 
 /// Sets the address and MTU of a tap, and brings it up.
@@ -85,7 +85,7 @@ pub(crate) async fn configure(paths: &NetworkPaths, spec: &PortSpec) -> Result<(
     let tap = spec.port.tap();
     // Before the tap is up: otherwise the host takes an IPv6 address on the guest's link, and guests could send it router
     // advertisements.
-    disable_ipv6(&paths.ipv6, &tap)?;
+    disable_ipv6(&paths.ipv6, tap.as_str())?;
     let (mac, mtu) = (spec.mac.to_string(), spec.port.mtu());
     let mtu = mtu.map(|mtu| mtu.to_string());
     let mut arguments = vec!["link", "set", "dev", tap.as_str(), "address", &mac];
@@ -93,27 +93,33 @@ pub(crate) async fn configure(paths: &NetworkPaths, spec: &PortSpec) -> Result<(
         arguments.extend(["mtu", mtu]);
     }
     arguments.push("up");
-    ip("configuration", &tap, &arguments).await
+    ip("configuration", tap.as_str(), &arguments).await
 }
 
 /// Deletes a tap. A missing tap counts as deleted.
 pub(crate) async fn delete(paths: &NetworkPaths, tap: &TapName) -> Result<(), PortError> {
-    let deleted = ip("removal", tap, &["link", "delete", "dev", tap.as_str()]).await;
+    let deleted = ip(
+        "removal",
+        tap.as_str(),
+        &["link", "delete", "dev", tap.as_str()],
+    )
+    .await;
     match deleted {
         Err(_) if observe(paths, tap).is_none() => Ok(()),
         deleted => deleted,
     }
 }
 
-fn disable_ipv6(settings: &Path, tap: &TapName) -> Result<(), PortError> {
-    let setting = settings.join(tap.as_str()).join("disable_ipv6");
+/// Keeps the host from taking an IPv6 address on a link.
+pub(crate) fn disable_ipv6(settings: &Path, link: &str) -> Result<(), PortError> {
+    let setting = settings.join(link).join("disable_ipv6");
     match std::fs::write(&setting, "1") {
         Ok(()) => Ok(()),
         // The kernel has no IPv6.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(PortError::Tap {
+        Err(error) => Err(PortError::Link {
             action: "configuration",
-            tap: tap.clone(),
+            link: link.to_owned(),
             reason: format!(
                 "{} cannot be written: {error} (under systemd it must be in ReadWritePaths=)",
                 setting.display()
@@ -122,10 +128,15 @@ fn disable_ipv6(settings: &Path, tap: &TapName) -> Result<(), PortError> {
     }
 }
 
-async fn ip(action: &'static str, tap: &TapName, arguments: &[&str]) -> Result<(), PortError> {
-    let failed = |reason: String| PortError::Tap {
+/// Runs `ip` for a link.
+pub(crate) async fn ip(
+    action: &'static str,
+    link: &str,
+    arguments: &[&str],
+) -> Result<(), PortError> {
+    let failed = |reason: String| PortError::Link {
         action,
-        tap: tap.clone(),
+        link: link.to_owned(),
         reason,
     };
     let mut command = Command::new("ip");
@@ -175,6 +186,7 @@ mod tests {
         let paths = NetworkPaths {
             links: folder.path().to_owned(),
             ipv6: folder.path().to_owned(),
+            functions: folder.path().to_owned(),
         };
         assert_eq!(observe(&paths, &tap), None);
         let link = folder.path().join(tap.as_str());

@@ -200,7 +200,7 @@ impl Sysfs {
     }
 
     /// The names of a function's network interfaces.
-    pub(crate) fn network_names(&self, address: PciAddress) -> Result<Vec<String>, SysfsError> {
+    pub fn network_names(&self, address: PciAddress) -> Result<Vec<String>, SysfsError> {
         crate::read::names(&self.pci_device(address).join("net"))
     }
 

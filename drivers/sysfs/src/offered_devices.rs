@@ -52,8 +52,8 @@ pub struct SeenFunction {
     pub names: Vec<String>,
     /// Its mediated devices, if a type is enabled for it.
     pub mdevs: Option<SeenMdevs>,
-    /// The facts that Neutron's port binding needs. Only for a virtual function that the compute service's list has with a
-    /// `physical_network`.
+    /// The facts that Neutron's port binding needs. Only for a function that the compute service's list has with a
+    /// `physical_network`: a virtual one, or a physical one without virtual ones.
     pub network: Option<NetworkFunctionFacts>,
     /// Whether it may be given out.
     pub condition: DeviceCondition,
@@ -99,10 +99,20 @@ impl ListedFunction<'_> {
         }
     }
 
-    /// The physical network of a virtual function that is for ports.
+    /// The physical network of a function that is for ports.
     fn port_network(&self) -> Option<&str> {
         let network = self.allowed.tags().physical_network.as_deref();
-        network.filter(|name| !name.is_empty() && self.physical().is_some())
+        let is_one = match self.seen.function.sriov {
+            Sriov::Virtual { .. } => true,
+            Sriov::Physical { .. } => self.is_whole_card(),
+            Sriov::None => false,
+        };
+        network.filter(|name| !name.is_empty() && is_one)
+    }
+
+    /// Whether it is a physical function without virtual ones.
+    fn is_whole_card(&self) -> bool {
+        matches!(self.seen.function.sriov, Sriov::Physical { enabled: 0, .. })
     }
 
     /// Whether it is listed only to create virtual functions.

@@ -72,9 +72,10 @@ pub enum DeviceReset {
     },
     /// The mediated device was removed, together with its state.
     Removed,
-    /// A mediated device created by others was kept; the vendor's driver clears its state.
+    /// A mediated device created by others was kept; the vendor's driver clears its state. Or a virtual function of a macvtap
+    /// was kept, whose registers the guest could not reach.
     Retained,
-    /// There was no such mediated device.
+    /// There was no such device.
     NotThere,
 }
 

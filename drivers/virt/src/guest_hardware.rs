@@ -20,8 +20,8 @@ pub struct GuestHardware {
     pub pins: BTreeMap<u32, CpuSet>,
     /// The files its disks are in.
     pub disks: BTreeSet<String>,
-    /// The networks of its interfaces (`bridge br0`, `network default`, `tap tap0123abcd-ef`), by MAC address. Without
-    /// interfaces that are devices of the host (SR-IOV).
+    /// The networks of its interfaces (`bridge br0`, `network default`, `tap tap0123abcd-ef`), by MAC address. An interface that
+    /// is a device of the host (SR-IOV) has the device: `function 0000:05:10.2`. A macvtap is `a macvtap`.
     pub interfaces: BTreeMap<String, String>,
 }
 
@@ -98,16 +98,18 @@ impl GuestHardware {
     }
 }
 
-/// The text for the network of an interface; `None` for a device of the host.
+/// The text for the network of an interface; `None` for a whole network card, which is a device.
 fn plugged_into(source: &InterfaceSource) -> Option<String> {
-    match source {
-        InterfaceSource::Network(name) => Some(format!("network {name}")),
-        InterfaceSource::Bridge(name) => Some(format!("bridge {name}")),
+    Some(match source {
+        InterfaceSource::Network(name) => format!("network {name}"),
+        InterfaceSource::Bridge(name) => format!("bridge {name}"),
         InterfaceSource::Port(port) => match port.connection() {
-            PortConnection::OpenVswitch { .. } => Some(format!("tap {}", port.tap())),
-            PortConnection::NetworkFunction { .. } => None,
+            PortConnection::OpenVswitch { .. } => format!("tap {}", port.tap()),
+            PortConnection::NetworkFunction { address, .. } => format!("function {address}"),
+            PortConnection::Macvtap { .. } => "a macvtap".to_owned(),
+            PortConnection::PhysicalFunction { .. } => return None,
         },
-    }
+    })
 }
 
 fn runs_on(cpus: Option<&CpuSet>) -> String {

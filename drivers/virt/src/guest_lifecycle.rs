@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::guest_hardware::GuestHardware;
-use crate::guest_spec::{GuestDevice, GuestSpec, InterfaceSource, MacAddress, text};
+use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource, MacAddress, text};
 
 /// The outcome of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +165,10 @@ pub struct HeldDevice {
     /// The accelerator request it was bound by; `None` if unknown or none.
     #[serde(default, with = "text::maybe")]
     pub arq: Option<ArqUuid>,
+    /// Whether it is a network interface (SR-IOV). Interfaces can be attached and detached, so
+    /// [`GuestHardware`] compares them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_interface: bool,
 }
 
 /// A guest on the hypervisor, whether or not Berth created it.
@@ -195,11 +199,21 @@ impl GuestSpec {
     /// The host's devices that the guest is to have.
     #[must_use]
     pub fn held_devices(&self) -> BTreeSet<HeldDevice> {
+        let whole_cards = self
+            .interfaces
+            .ports()
+            .filter(|(_, port)| port.is_physical());
+        let whole_cards: BTreeSet<_> = whole_cards.map(|(_, port)| port.id()).collect();
+        let is_interface = |origin| match origin {
+            DeviceOrigin::Port(port) => !whole_cards.contains(&port),
+            _ => false,
+        };
         let devices = self.devices.as_slice().iter();
         devices
             .map(|attached| HeldDevice {
                 device: HostDeviceId::of(attached.device),
                 arq: attached.origin.arq(),
+                is_interface: is_interface(attached.origin),
             })
             .collect()
     }
@@ -214,8 +228,17 @@ impl GuestOnHost {
             return Some("it was not created by Berth".to_owned());
         };
         let wanted = spec.held_devices();
-        if self.devices != wanted {
-            let (has, wanted) = (listed(&self.devices), listed(&wanted));
+        let interfaces = wanted.iter().filter(|held| held.is_interface);
+        let interfaces: BTreeSet<_> = interfaces.map(|held| held.device).collect();
+        let others = |devices: &BTreeSet<HeldDevice>| -> BTreeSet<HeldDevice> {
+            let devices = devices.iter().copied();
+            devices
+                .filter(|held| !held.is_interface && !interfaces.contains(&held.device))
+                .collect()
+        };
+        let (has, wanted) = (others(&self.devices), others(&wanted));
+        if has != wanted {
+            let (has, wanted) = (listed(&has), listed(&wanted));
             Some(format!("it has {has} instead of {wanted}"))
         } else if self.name != spec.name.as_str() {
             Some(format!("its name is {:?}", self.name))

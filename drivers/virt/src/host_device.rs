@@ -63,8 +63,8 @@ pub struct OfferedDevice {
     pub link_group: Option<LinkGroupName>,
     /// The configured physical network; requests of Neutron ports need it with the device's address.
     pub physical_network: Option<String>,
-    /// What Neutron's port bindings need to know about its virtual functions. Only of a network card whose functions are for
-    /// ports ([`OfferedDevice::is_for_ports`]).
+    /// What Neutron's port bindings need to know about its virtual functions, or about the whole card. Only of a network card
+    /// that is for ports ([`OfferedDevice::is_for_ports`]).
     pub network_functions: BTreeMap<PciAddress, NetworkFunctionFacts>,
     /// The class of its inventory.
     pub class: ResourceClass,
@@ -85,13 +85,14 @@ pub struct OfferedDevice {
     pub condition: DeviceCondition,
 }
 
-/// What a port binding names about a virtual function of a network card. The function's address, its ids and its physical
+/// What a port binding names about a function of a network card. The function's address, its ids and its physical
 /// network belong to the binding, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkFunctionFacts {
-    /// Its number among the functions of the card, from 0 (`virtfnN` of sysfs).
-    pub number: u32,
+    /// Its number among the virtual functions of the card, from 0 (`virtfnN` of sysfs); `None` for the whole card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<u32>,
     /// The MAC address of the physical function; `None` without a network interface on the host.
     #[serde(default, with = "text::maybe", skip_serializing_if = "Option::is_none")]
     pub physical_mac: Option<MacAddress>,
@@ -341,7 +342,7 @@ impl fmt::Display for UnfitReason {
 }
 
 impl OfferedDevice {
-    /// Whether its virtual functions are given to Neutron ports (`vnic_type` `direct`), and not to flavors.
+    /// Whether it, or its virtual functions, are given to Neutron ports (SR-IOV), and not to flavors.
     #[must_use]
     pub fn is_for_ports(&self) -> bool {
         self.owner == DeviceOwner::Compute && !self.network_functions.is_empty()

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use berth_client::network::{SharedObjectType, SharedObjects, physical_network};
 use berth_client::{NetworkClient, NetworkClientError};
-use berth_conductor::{PortRefusal, check_port, is_direct_port};
+use berth_conductor::{PortRefusal, check_port, function_kind, is_trusted};
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::neutron::{NetworkRecord, PortRecord, SecurityGroupRecord};
 use uuid::Uuid;
@@ -91,8 +91,10 @@ pub(crate) async fn choose(
                     (Some(id), _) => {
                         let port = service.port(id).await?;
                         let port = check_addressed_port(id, port.as_ref(), project)?;
-                        if is_direct_port(port) {
+                        if let Some(kind) = function_kind(port) {
                             wanted.physical_network = Some(network_of_port(service, port).await?);
+                            wanted.vnic_type = kind;
+                            wanted.trusted = is_trusted(port);
                         }
                         wanted.resource_request = port.resource_request.clone().unwrap_or_default();
                     }
@@ -128,7 +130,7 @@ fn only_network<'a>(
     }
 }
 
-/// The physical network of a direct port.
+/// The physical network of a port that needs a network function.
 async fn network_of_port(
     service: &NetworkClient,
     port: &PortRecord,
@@ -137,6 +139,7 @@ async fn network_of_port(
     let physical = network.and_then(|network| physical_network(&network).0);
     Ok(physical.ok_or(PortRefusal::NoPhysicalNetwork {
         port: port.id,
+        vnic_type: port.vnic_type.clone().unwrap_or_default(),
         network: port.network_id,
     })?)
 }

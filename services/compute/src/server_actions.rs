@@ -45,7 +45,8 @@ pub(crate) fn action_of(action: &GuestAction) -> Option<Action> {
         GuestAction::Unrescue {} => Action::Unrescue,
         GuestAction::Rebuild { .. } => Action::Rebuild,
         // The conductor sends these.
-        GuestAction::AttachInterface { .. }
+        GuestAction::SelectFunction { .. }
+        | GuestAction::AttachInterface { .. }
         | GuestAction::DetachInterface { .. }
         | GuestAction::BindPorts { .. } => return None,
         GuestAction::Suspend {}

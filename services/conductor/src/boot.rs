@@ -27,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 pub use error::{BootError, NoHostReason};
 pub(crate) use place::claimed_amounts;
 pub(crate) use ports::{
-    PORT_TRIES, bind_port, binding, create_port, created_port, give_port, ports_of_guest,
+    PORT_TRIES, bind_port, binding, checked_function, create_port, created_port, give_port,
+    own_port, ports_of_guest,
 };
 
 use crate::boot_context::BootContext;

@@ -3,6 +3,9 @@
 //! ```text
 //! attach: get the port -> journal -> bind it to the host -> journal -> claim its resources -> agent
 //! detach: agent -> release its resources -> journal -> unbind or delete the port -> journal
+//!
+//! attach a network function: get the port -> claim -> agent selects -> bind it -> journal -> agent attaches
+//! detach a network function: agent detaches and resets -> release the claim -> unbind the port -> journal
 //! ```
 //!
 //! Each step can be repeated. A created port has its action's id in its description: if the creation was not answered, the
@@ -12,25 +15,41 @@ use std::collections::BTreeSet;
 
 use axum::http::StatusCode;
 use berth_client::network::{VifOrigin, network_info};
-use berth_client::{GuestApiError, GuestClient, NetworkClient, NetworkClientError, PlacementError};
+use berth_client::{
+    GuestApiError, GuestClient, NetworkClient, NetworkClientError, PlacementClient, PlacementError,
+};
 use berth_model::{ConsumerAllocations, ConsumerUuid, Disposition, ProviderUuid};
 use berth_wire::conductor::RequestedNetwork;
-use berth_wire::guest::{ActionId, GuestAction};
+use berth_wire::guest::{ActionId, GuestAction, GuestBody};
 use berth_wire::network_info::{Extras, VifBody};
-use berth_wire::neutron::BindPortBody;
+use berth_wire::neutron::{BindPortBody, PortRecord};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::BootError;
-use crate::boot::{bind_port, binding, create_port, created_port, give_port, ports_of_guest};
+use crate::boot::{
+    bind_port, binding, checked_function, create_port, created_port, give_port, own_port,
+    ports_of_guest,
+};
 use crate::boot_context::BootContext;
+use crate::function_demand::FunctionDemand;
 use crate::journal::{
     BootGoal, BootPort, BootRecord, BootStep, BootStepDetail, ChosenHost, JournalError, PortOrigin,
     StepState,
 };
 use crate::port_resources::{needed_by_ports, port_allocation, port_query, providers_of_profile};
-use crate::port_rules::{PortRefusal, mark_of_action, profile_of_allocation};
+use crate::port_rules::{PortRefusal, mark_of_action, profile_of_allocation, profile_of_function};
 use crate::undo::unbind_port;
+
+/// The `binding:vif_type` of a port that is on no host.
+const UNBOUND: &str = "unbound";
+
+/// Whether the agent refuses because it does not have the guest.
+fn has_no_guest(error: &GuestApiError) -> bool {
+    error
+        .refusal()
+        .is_some_and(|refusal| refusal.code == "not_found")
+}
 
 /// Why a port is not attached or detached.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +61,12 @@ pub enum InterfaceError {
     /// The port cannot be had, or cannot be bound to the guest's host.
     #[error(transparent)]
     Port(#[from] Box<BootError>),
+    /// No card of the guest's host has a free function for the port.
+    #[error(
+        "the guest's host has no free network function for port {port} (physical network {network}): detach another port, or \
+         create the server with the port"
+    )]
+    NoFunction { port: Uuid, network: String },
     #[error("no agent is known for host {0}: add the host to [conductor_service] agents")]
     NoAgent(String),
     #[error(transparent)]
@@ -63,7 +88,9 @@ impl InterfaceError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Journal(_) | Self::NoAgent(_) | Self::Interrupted(_) => Disposition::Retry,
-            Self::NotActive(_) | Self::NoPortResources { .. } => Disposition::Fatal,
+            Self::NotActive(_) | Self::NoPortResources { .. } | Self::NoFunction { .. } => {
+                Disposition::Fatal
+            }
             Self::Port(error) => match error.disposition() {
                 Disposition::Retry => Disposition::Retry,
                 // The guest stays on its host.
@@ -135,8 +162,12 @@ impl<'a> ActiveGuest<'a> {
     ) -> Result<VifBody, InterfaceError> {
         let mark = mark_of_action(self.record.attempt, id);
         let port = self.get_port(wanted, mark).await?;
+        let demand = FunctionDemand::of(wanted);
         let attached = async {
-            let vif = self.bind_port(port, wanted).await?;
+            let vif = match &demand {
+                Some(demand) => self.bind_function(port, wanted, demand).await?,
+                None => self.bind_port(port, wanted).await?,
+            };
             let providers = providers_of_profile(vif.profile.as_ref());
             self.hold_for_ports(providers, None).await?;
             let attach = GuestAction::AttachInterface {
@@ -149,9 +180,21 @@ impl<'a> ActiveGuest<'a> {
         if let Err(error) = &attached
             && error.disposition() != Disposition::Retry
         {
+            if demand.is_some() {
+                self.take_function(port).await?;
+            }
             self.give_back(port).await?;
         }
         attached
+    }
+
+    /// Lets the host reset and free the function of a port that could not be attached.
+    async fn take_function(&mut self, port: Uuid) -> Result<(), InterfaceError> {
+        match self.act(&GuestAction::DetachInterface { port }, None).await {
+            Err(InterfaceError::Agent(error)) if has_no_guest(&error) => {}
+            detached => drop(detached?),
+        }
+        self.release_function(port).await
     }
 
     /// Ends an attachment that was given up.
@@ -186,24 +229,43 @@ impl<'a> ActiveGuest<'a> {
         id: Option<&ActionId>,
     ) -> Result<(), InterfaceError> {
         self.act(&GuestAction::DetachInterface { port }, id).await?;
+        self.release_function(port).await?;
         self.give_back(port).await
     }
 
     /// Lets the agent act. The agent may take minutes, and a deletion does not wait for it.
-    async fn act(&self, action: &GuestAction, id: Option<&ActionId>) -> Result<(), InterfaceError> {
-        let uuid = self.record.request.uuid();
+    async fn act(
+        &self,
+        action: &GuestAction,
+        id: Option<&ActionId>,
+    ) -> Result<GuestBody, InterfaceError> {
+        let uuid = self.uuid();
         tokio::select! {
             biased;
             () = self.interrupt.cancelled() => Err(InterfaceError::Interrupted(uuid)),
-            acted = self.agent.action(uuid, action, id) => Ok(acted.map(drop)?),
+            acted = self.agent.action(uuid, action, id) => Ok(acted?),
         }
+    }
+
+    pub(crate) fn uuid(&self) -> ConsumerUuid {
+        self.record.request.uuid()
+    }
+
+    pub(crate) fn placement(&self) -> &'a PlacementClient {
+        &self.context.placement
+    }
+
+    /// The guest's host, with what the guest has there.
+    pub(crate) fn chosen(&self) -> Result<&ChosenHost, InterfaceError> {
+        let chosen = self.record.placement();
+        chosen.ok_or(InterfaceError::NotActive(self.uuid()))
     }
 
     fn ports(&self) -> &[BootPort] {
         self.record.ports(self.record.attempt).unwrap_or_default()
     }
 
-    async fn record_step(
+    pub(crate) async fn record_step(
         &mut self,
         step: BootStep,
         detail: BootStepDetail,
@@ -263,25 +325,74 @@ impl<'a> ActiveGuest<'a> {
         if let Some(vif) = self.record.vifs().iter().find(|vif| vif.id == port) {
             return Ok(vif.clone());
         }
-        let extensions = self.context.network_extensions(self.networks).await?;
-        let chosen = self.record.placement();
-        let chosen = chosen.ok_or(InterfaceError::NotActive(self.record.request.uuid()))?;
         let binding = BindPortBody {
-            profile: self.profile_on(chosen, port, wanted).await?,
-            ..binding(&self.record.request, chosen, extensions)
+            profile: self.profile_on(self.chosen()?, port, wanted).await?,
+            ..self.binding().await?
         };
         let bound = bind_port(self.networks, &self.record.request, port, &binding).await?;
-        let facts = self.networks.facts(vec![bound]).await?;
-        let mut ports = self.ports().iter();
-        let is_given = ports.any(|known| known.port == port && known.origin == PortOrigin::Given);
-        let origin = VifOrigin {
-            port,
-            preserve_on_delete: is_given,
-            tag: wanted.tag.clone(),
+        let vif = self.vif(bound, wanted.tag.clone()).await?;
+        self.record_vif(vif).await
+    }
+
+    /// Claims a network function, lets the host select it, and binds the port to it.
+    async fn bind_function(
+        &mut self,
+        port: Uuid,
+        wanted: &RequestedNetwork,
+        demand: &FunctionDemand,
+    ) -> Result<VifBody, InterfaceError> {
+        if let Some(vif) = self.record.vifs().iter().find(|vif| vif.id == port) {
+            return Ok(vif.clone());
+        }
+        let provider = self.claim_function(port, demand).await?;
+        let found = own_port(self.networks, &self.record.request, port).await?;
+        let vif = self.vif(found, wanted.tag.clone()).await?;
+        let select = GuestAction::SelectFunction {
+            // An earlier run may have bound it to the function that the host has selected.
+            port: Box::new(VifBody {
+                vif_type: UNBOUND.to_owned(),
+                ..vif.clone()
+            }),
+            provider: *provider.as_uuid(),
         };
-        let mut vifs = network_info(&facts, &[origin]);
-        let vif = vifs.pop();
-        let vif = vif.ok_or(BootError::PortBusy(port))?;
+        let guest = self.act(&select, None).await?;
+        let mut functions = guest.unbound_functions.iter();
+        let function = functions.find(|function| function.port == port);
+        let function = function.ok_or_else(|| {
+            BootError::NotBuilt(format!(
+                "the host selected no network function for port {port}"
+            ))
+        })?;
+        let binding = BindPortBody {
+            profile: Some(profile_of_function(&vif, checked_function(&vif, function)?)),
+            ..self.binding().await?
+        };
+        let bound = bind_port(self.networks, &self.record.request, port, &binding).await?;
+        let vif = self.vif(bound, wanted.tag.clone()).await?;
+        self.record_vif(vif).await
+    }
+
+    async fn binding(&self) -> Result<BindPortBody, InterfaceError> {
+        let extensions = self.context.network_extensions(self.networks).await?;
+        Ok(binding(&self.record.request, self.chosen()?, extensions))
+    }
+
+    /// The virtual interface of a port.
+    async fn vif(&self, port: PortRecord, tag: Option<String>) -> Result<VifBody, InterfaceError> {
+        let id = port.id;
+        let facts = self.networks.facts(vec![port]).await?;
+        let mut ports = self.ports().iter();
+        let is_given = ports.any(|known| known.port == id && known.origin == PortOrigin::Given);
+        let origin = VifOrigin {
+            port: id,
+            preserve_on_delete: is_given,
+            tag,
+        };
+        let vif = network_info(&facts, &[origin]).pop();
+        Ok(vif.ok_or(BootError::PortBusy(id))?)
+    }
+
+    async fn record_vif(&mut self, vif: VifBody) -> Result<VifBody, InterfaceError> {
         let vifs = [self.record.vifs(), std::slice::from_ref(&vif)].concat();
         self.record_step(BootStep::PortBinding, BootStepDetail::Vifs(vifs))
             .await?;

@@ -30,6 +30,7 @@
 //! | `options`, `error` | options and errors of the conductor |
 //! | `conductor` | [`Conductor`]: one reconcile task per guest |
 //! | `interfaces` | attaches ports to active guests, and detaches them |
+//! | `function_demand`, `port_claims` | the network functions of ports: what they need, and their claims when they are attached |
 //! | `port_rules`, `port_refresh` | which ports a guest may have; the interfaces of a guest, read again |
 //! | `port_resources` | what ports need from Placement, and which providers serve it |
 //! | `router` | the HTTP API, `/v1/guests` |
@@ -46,6 +47,7 @@ mod conductor;
 mod diagnosis;
 mod error;
 mod filter_scheduler;
+mod function_demand;
 mod headroom;
 mod interfaces;
 pub mod journal;
@@ -55,6 +57,7 @@ mod metrics;
 mod options;
 mod orphaned_arqs;
 mod plugins;
+mod port_claims;
 mod port_refresh;
 mod port_resources;
 mod port_rules;
@@ -77,7 +80,7 @@ pub use metrics::METRICS;
 pub use options::ConductorOptions;
 pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};
 pub use port_refresh::PortRefreshError;
-pub use port_rules::{PortRefusal, check_port, is_direct_port};
+pub use port_rules::{PortRefusal, check_port, function_kind, is_trusted};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, metrics_router, router};
 pub use undo::BootUndoError;

@@ -18,6 +18,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::boot::BootError;
+use crate::function_demand::FunctionDemand;
 
 /// The maximum number of request groups of a port. Neutron 29 has two: bandwidth and packet rate.
 const MOST_GROUPS: usize = 8;
@@ -27,11 +28,10 @@ pub(crate) fn port_groups(requested: &[RequestedNetwork]) -> Vec<(String, Resour
     let mut groups = Vec::new();
     for wanted in requested {
         let Some(port) = wanted.port else { continue };
-        if let Some(network) = &wanted.physical_network {
-            let class = ResourceClass::SRIOV_NET_VF.to_string();
+        if let Some(demand) = FunctionDemand::of(wanted) {
             let group = ResourceGroup {
-                resources: [(class, 1)].into(),
-                required_traits: [Trait::physical_network(network).to_string()].into(),
+                resources: [(demand.class.to_string(), 1)].into(),
+                required_traits: demand.traits.iter().map(ToString::to_string).collect(),
                 ..ResourceGroup::default()
             };
             groups.push((port.to_string(), group));

@@ -2,9 +2,9 @@
 
 use berth_client::network::port_of_project;
 use berth_model::PciAddress;
-use berth_wire::conductor::RequestedNetwork;
+use berth_wire::conductor::{FunctionVnicType, RequestedNetwork};
 use berth_wire::guest::{ActionId, NetworkFunctionBody};
-use berth_wire::network_info::{Extras, VifBody};
+use berth_wire::network_info::{Extras, VifBody, asks_for_trust};
 use berth_wire::neutron::PortRecord;
 use serde_json::Value;
 use uuid::Uuid;
@@ -45,34 +45,49 @@ pub enum PortRefusal {
     /// The port is another server's.
     #[error("Port {0} is still in use.")]
     InUse(Uuid),
-    #[error("port {port} has the vnic_type {vnic_type}, and only normal and direct are supported")]
+    #[error(
+        "port {port} has the vnic_type {vnic_type}, and only normal, direct, macvtap and direct-physical are supported"
+    )]
     VnicType { port: Uuid, vnic_type: String },
-    /// A port with `vnic_type` `direct` whose physical network is not part of the request.
     #[error(
-        "port {0} has the vnic_type direct. Such a port is neither attached to an existing server nor detached from one."
+        "port {0} has the vnic_type vdpa, which needs a vDPA device of a network card in switchdev mode. Hosts of Berth have none; \
+         use a port with the vnic_type direct."
     )]
-    DirectPort(Uuid),
-    /// The port of the request was `direct` when the request was checked.
+    Vdpa(Uuid),
+    /// A port with `vnic_type` `direct-physical` is attached to an existing server, or detached from one.
     #[error(
-        "port {port} has the vnic_type {vnic_type}, and it was direct when the server was requested"
+        "port {0} has the vnic_type direct-physical. Such a port is neither attached to an existing server nor detached from one."
     )]
-    NoLongerDirect { port: Uuid, vnic_type: String },
-    /// A port with `vnic_type` `direct` on a network that no network card is connected to.
+    Physical(Uuid),
+    /// The port was of another kind when the request was checked.
     #[error(
-        "port {port} has the vnic_type direct, and its network {network} has no physical network (provider:physical_network)"
+        "port {port} has the vnic_type {vnic_type}, and it was {requested} when it was requested"
     )]
-    NoPhysicalNetwork { port: Uuid, network: Uuid },
-    /// The port's profile requests a function that may harm other guests.
+    KindChanged {
+        port: Uuid,
+        vnic_type: String,
+        requested: &'static str,
+    },
+    /// A port that needs a network function, on a network that no network card is connected to.
     #[error(
-        "port {0} needs a trusted function (trusted in its binding:profile), which is not supported"
+        "port {port} has the vnic_type {vnic_type}, and its network {network} has no physical network (provider:physical_network)"
     )]
-    Trusted(Uuid),
+    NoPhysicalNetwork {
+        port: Uuid,
+        vnic_type: String,
+        network: Uuid,
+    },
+    /// The port's profile did not ask for trust when the request was checked.
+    #[error(
+        "port {0} needs a trusted function (trusted in its binding:profile), and it did not when it was requested"
+    )]
+    TrustAdded(Uuid),
     /// The card of the function and the provider of the bandwidth may be two cards.
     #[error(
-        "port {0} has the vnic_type direct and needs resources of its own (minimum bandwidth or packet rate), which is not \
-         supported together"
+        "port {port} has the vnic_type {vnic_type} and needs resources of its own (minimum bandwidth or packet rate), which is \
+         not supported together"
     )]
-    DirectWithResources(Uuid),
+    FunctionWithResources { port: Uuid, vnic_type: String },
     /// The port needs other resources than the request claimed.
     #[error(
         "port {0} needs other resources (minimum bandwidth or packet rate) than when its server was requested: its QoS \
@@ -95,29 +110,20 @@ pub enum PortRefusal {
 
 /// The `binding:vnic_type` of a port on a virtual switch.
 const NORMAL: &str = "normal";
-/// The `binding:vnic_type` of a port that is a virtual function of a network card (SR-IOV).
-const DIRECT: &str = "direct";
-
 fn vnic_type(port: &PortRecord) -> &str {
     port.vnic_type.as_deref().unwrap_or(NORMAL)
 }
 
-/// Whether a port gets a virtual function of a network card.
+/// The kind of a port that needs a network function; `None` for other ports.
 #[must_use]
-pub fn is_direct_port(port: &PortRecord) -> bool {
-    vnic_type(port) == DIRECT
+pub fn function_kind(port: &PortRecord) -> Option<FunctionVnicType> {
+    FunctionVnicType::of(vnic_type(port))
 }
 
-/// Neutron stores the value as its user wrote it.
-fn is_trusted(port: &PortRecord) -> bool {
-    let profile = port.profile.as_ref();
-    match profile.and_then(|profile| profile.get("trusted")) {
-        Some(Value::Bool(word)) => *word,
-        Some(Value::String(word)) => {
-            ["1", "t", "true", "on", "y", "yes"].contains(&word.to_ascii_lowercase().as_str())
-        }
-        _ => false,
-    }
+/// Whether a port needs a trusted function.
+#[must_use]
+pub fn is_trusted(port: &PortRecord) -> bool {
+    port.profile.as_ref().is_some_and(asks_for_trust)
 }
 
 /// Whether the port's QoS policy guarantees a bandwidth or packet rate.
@@ -126,18 +132,22 @@ pub(crate) fn needs_resources(port: &PortRecord) -> bool {
     request.is_some_and(|request| !request.is_empty())
 }
 
-/// Checks that a port still is what the request was checked for: `direct` with its physical network, or `normal`, and with
-/// the resources that were claimed for it.
+/// Checks that a port still is what the request was checked for: of a kind with its physical network and trust, or `normal`,
+/// and with the resources that were claimed for it.
 pub(crate) fn check_kind(port: &PortRecord, wanted: &RequestedNetwork) -> Result<(), PortRefusal> {
-    match (is_direct_port(port), &wanted.physical_network) {
-        (true, None) => return Err(PortRefusal::DirectPort(port.id)),
-        (false, Some(_)) => {
-            return Err(PortRefusal::NoLongerDirect {
-                port: port.id,
-                vnic_type: vnic_type(port).to_owned(),
-            });
-        }
-        (true, Some(_)) | (false, None) => {}
+    let requested = match wanted.physical_network {
+        Some(_) => wanted.vnic_type.as_str(),
+        None => NORMAL,
+    };
+    if vnic_type(port) != requested {
+        return Err(PortRefusal::KindChanged {
+            port: port.id,
+            vnic_type: vnic_type(port).to_owned(),
+            requested,
+        });
+    }
+    if wanted.physical_network.is_some() && is_trusted(port) && !wanted.trusted {
+        return Err(PortRefusal::TrustAdded(port.id));
     }
     let needed = port.resource_request.clone().unwrap_or_default();
     match needed == wanted.resource_request {
@@ -157,14 +167,20 @@ pub(crate) fn is_function_for(vif: &VifBody, function: &NetworkFunctionBody) -> 
         let mut bytes = mac.split(':');
         bytes.clone().count() == 6 && bytes.all(|byte| is_hex(byte, 2))
     };
-    vif.vnic_type == DIRECT
+    let is_of_kind = match FunctionVnicType::of(&vif.vnic_type) {
+        Some(FunctionVnicType::Direct | FunctionVnicType::Macvtap) => function.vf_num.is_some(),
+        Some(FunctionVnicType::DirectPhysical) => function.vf_num.is_none(),
+        None => false,
+    };
+    is_of_kind
         && network.and_then(Value::as_str) == Some(&function.physical_network)
         && function.pci_slot.parse::<PciAddress>().is_ok()
         && ids.is_some_and(|(vendor, product)| is_hex(vendor, 4) && is_hex(product, 4))
         && function.pf_mac_address.iter().all(is_mac)
 }
 
-/// The profile of a direct port that is bound to a function: what its owner wrote, and the function.
+/// The profile of a port that is bound to a function: what its owner wrote, and the function. Neutron gives the address of a
+/// whole card to the port.
 pub(crate) fn profile_of_function(vif: &VifBody, function: &NetworkFunctionBody) -> Extras {
     let mut profile = without_host(vif.profile.clone().unwrap_or_default());
     let slot = [
@@ -173,11 +189,17 @@ pub(crate) fn profile_of_function(vif: &VifBody, function: &NetworkFunctionBody)
         ("physical_network", &function.physical_network),
     ];
     let physical = function.pf_mac_address.iter();
-    let texts = slot
-        .into_iter()
-        .chain(physical.map(|mac| ("pf_mac_address", mac)));
+    let key = match function.vf_num {
+        Some(_) => "pf_mac_address",
+        None => "device_mac_address",
+    };
+    let texts = slot.into_iter().chain(physical.map(|mac| (key, mac)));
     profile.extend(texts.map(|(key, value)| (key.to_owned(), value.as_str().into())));
-    profile.insert("vf_num".to_owned(), function.vf_num.into());
+    profile.extend(
+        function
+            .vf_num
+            .map(|number| ("vf_num".to_owned(), number.into())),
+    );
     profile
 }
 
@@ -197,8 +219,8 @@ pub fn check_port<'a>(
     }
     match vnic_type(port) {
         NORMAL => {}
-        DIRECT if is_trusted(port) => return Err(PortRefusal::Trusted(id)),
-        DIRECT => {}
+        kind if FunctionVnicType::of(kind).is_some() => {}
+        "vdpa" => return Err(PortRefusal::Vdpa(id)),
         vnic_type => {
             let vnic_type = vnic_type.to_owned();
             return Err(PortRefusal::VnicType {
@@ -207,8 +229,11 @@ pub fn check_port<'a>(
             });
         }
     }
-    if is_direct_port(port) && needs_resources(port) {
-        return Err(PortRefusal::DirectWithResources(id));
+    if function_kind(port).is_some() && needs_resources(port) {
+        return Err(PortRefusal::FunctionWithResources {
+            port: id,
+            vnic_type: vnic_type(port).to_owned(),
+        });
     }
     Ok(port)
 }
@@ -273,7 +298,7 @@ mod tests {
             pci_vendor_info: "8086:154c".to_owned(),
             physical_network: "storage".to_owned(),
             pf_mac_address: None,
-            vf_num: 1,
+            vf_num: Some(1),
         }
     }
 
@@ -296,11 +321,13 @@ mod tests {
                 "is still in use",
             ),
             (r#", "binding:vnic_type": "direct""#, ""),
+            (r#", "binding:vnic_type": "macvtap""#, ""),
+            (r#", "binding:vnic_type": "direct-physical""#, ""),
+            (r#", "binding:vnic_type": "vdpa""#, "a vDPA device"),
             (
-                r#", "binding:vnic_type": "direct", "binding:profile": {"trusted": "True"}"#,
-                "trusted function",
+                r#", "binding:vnic_type": "baremetal""#,
+                "vnic_type baremetal",
             ),
-            (r#", "binding:vnic_type": "macvtap""#, "vnic_type macvtap"),
             (
                 r#", "resource_request": {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}"#,
                 "",
@@ -330,9 +357,18 @@ mod tests {
         assert_eq!(check_kind(&normal, &wanted(None)), Ok(()));
         assert_eq!(check_kind(&direct, &wanted(Some("storage"))), Ok(()));
         let refused = check_kind(&direct, &wanted(None)).unwrap_err();
-        assert!(refused.to_string().contains("neither attached"));
+        assert!(refused.to_string().contains("it was normal"));
         let refused = check_kind(&normal, &wanted(Some("storage"))).unwrap_err();
         assert!(refused.to_string().contains("has the vnic_type normal"));
+        let trusting =
+            port(r#", "binding:vnic_type": "direct", "binding:profile": {"trusted": "True"}"#);
+        let refused = check_kind(&trusting, &wanted(Some("storage"))).unwrap_err();
+        assert!(refused.to_string().contains("trusted function"));
+        let with_trust = RequestedNetwork {
+            trusted: true,
+            ..wanted(Some("storage"))
+        };
+        assert_eq!(check_kind(&trusting, &with_trust), Ok(()));
     }
 
     #[test]
@@ -387,6 +423,19 @@ mod tests {
             ..vif.clone()
         };
         assert!(!is_function_for(&normal, &function));
+        let whole = VifBody {
+            vnic_type: "direct-physical".to_owned(),
+            ..vif.clone()
+        };
+        assert!(!is_function_for(&whole, &function));
+        let card = NetworkFunctionBody {
+            vf_num: None,
+            ..function.clone()
+        };
+        assert!(is_function_for(&whole, &card) && !is_function_for(&vif, &card));
+        let profile = profile_of_function(&whole, &card);
+        assert_eq!(profile["device_mac_address"], "52:54:00:00:00:05");
+        assert!(!profile.contains_key("vf_num") && !profile.contains_key("pf_mac_address"));
         let changes: [fn(&mut NetworkFunctionBody); 5] = [
             |function| function.pci_slot = "eth0".to_owned(),
             |function| function.pci_vendor_info = "8086".to_owned(),

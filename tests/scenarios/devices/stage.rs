@@ -156,7 +156,11 @@ impl VirtDriver for Cards {
                     consumer: uuid,
                     requests: BTreeSet::new(),
                 }),
-                devices: BTreeSet::from([HeldDevice { device, arq: None }]),
+                devices: BTreeSet::from([HeldDevice {
+                    device,
+                    arq: None,
+                    is_interface: false,
+                }]),
                 unreadable: None,
                 hardware: None,
                 stuck: None,

@@ -66,6 +66,8 @@ struct BuiltGuest {
     attached: BTreeSet<Uuid>,
     /// The direct ports that were bound to their functions.
     bound: BTreeSet<Uuid>,
+    /// The functions that were selected for ports that are attached later.
+    selected: Vec<NetworkFunctionBody>,
 }
 
 impl BuiltGuest {
@@ -73,18 +75,12 @@ impl BuiltGuest {
     fn functions(&self) -> Vec<NetworkFunctionBody> {
         let ports = self.build.networks.iter();
         let direct = ports.filter_map(|network| match &network.source {
-            NetworkSource::Port(vif) if vif.vnic_type == "direct" => Some(&**vif),
+            NetworkSource::Port(vif) if is_function(vif) => Some(&**vif),
             _ => None,
         });
-        let function = |(number, vif): (u32, &VifBody)| NetworkFunctionBody {
-            port: vif.id,
-            pci_slot: format!("0000:85:10.{number}"),
-            pci_vendor_info: "8086:10ca".to_owned(),
-            physical_network: "storage".to_owned(),
-            pf_mac_address: Some("52:54:00:00:00:85".to_owned()),
-            vf_num: number,
-        };
-        (0..).zip(direct).map(function).collect()
+        let functions = (0..).zip(direct);
+        let functions = functions.map(|(number, vif)| function(number, vif));
+        functions.chain(self.selected.iter().cloned()).collect()
     }
 
     fn unbound_functions(&self) -> Vec<NetworkFunctionBody> {
@@ -92,6 +88,44 @@ impl BuiltGuest {
         functions.retain(|function| !self.bound.contains(&function.port));
         functions
     }
+}
+
+/// Whether a port needs a network function.
+fn is_function(vif: &VifBody) -> bool {
+    ["direct", "macvtap", "direct-physical"].contains(&vif.vnic_type.as_str())
+}
+
+/// A function of the host's cards for this port: of the card 85:00.0, or the whole card 86:00.0.
+fn function(number: u32, vif: &VifBody) -> NetworkFunctionBody {
+    if vif.vnic_type == "direct-physical" {
+        return NetworkFunctionBody {
+            port: vif.id,
+            pci_slot: "0000:86:00.0".to_owned(),
+            pci_vendor_info: "8086:10c9".to_owned(),
+            physical_network: "storage".to_owned(),
+            pf_mac_address: Some("52:54:00:00:00:86".to_owned()),
+            vf_num: None,
+        };
+    }
+    NetworkFunctionBody {
+        port: vif.id,
+        pci_slot: format!("0000:85:10.{number}"),
+        pci_vendor_info: "8086:10ca".to_owned(),
+        physical_network: "storage".to_owned(),
+        pf_mac_address: Some("52:54:00:00:00:85".to_owned()),
+        vf_num: Some(number),
+    }
+}
+
+/// Whether a virtual interface is bound to this function.
+fn is_bound(vif: &VifBody, function: &NetworkFunctionBody) -> bool {
+    let slot = vif.profile.as_ref().and_then(|it| it.get("pci_slot"));
+    let slot = slot.and_then(|slot| slot.as_str());
+    let vif_type = match function.vf_num {
+        Some(_) => "hw_veb",
+        None => "hostdev_physical",
+    };
+    vif.id == function.port && vif.vif_type == vif_type && slot == Some(&function.pci_slot)
 }
 
 #[derive(Default)]
@@ -236,6 +270,7 @@ impl BootAgent {
             blame: None,
             attached: BTreeSet::new(),
             bound: BTreeSet::new(),
+            selected: Vec::new(),
         };
         world.guests.insert(uuid, built.clone());
         answer(StatusCode::ACCEPTED, &shown(&built))
@@ -255,14 +290,7 @@ impl BootAgent {
         match berth_wire::decode(body) {
             Ok(GuestAction::BindPorts { ports }) => {
                 for function in built.unbound_functions() {
-                    let is_bound = |vif: &&VifBody| {
-                        let slot = vif.profile.as_ref().and_then(|it| it.get("pci_slot"));
-                        let slot = slot.and_then(|slot| slot.as_str());
-                        vif.id == function.port
-                            && vif.vif_type == "hw_veb"
-                            && slot == Some(&function.pci_slot)
-                    };
-                    if !ports.iter().any(|vif| is_bound(&vif)) {
+                    if !ports.iter().any(|vif| is_bound(vif, &function)) {
                         wrong.push(format!("{guest}: {function:?} is not bound: {ports:?}"));
                     }
                     built.bound.insert(function.port);
@@ -271,8 +299,31 @@ impl BootAgent {
                     wrong.push(format!("{guest} is bound to other ports than its own"));
                 }
             }
-            Ok(GuestAction::AttachInterface { port }) => drop(built.attached.insert(port.id)),
-            Ok(GuestAction::DetachInterface { port }) => drop(built.attached.remove(&port)),
+            Ok(GuestAction::SelectFunction { port, .. }) => {
+                if !built
+                    .functions()
+                    .iter()
+                    .any(|function| function.port == port.id)
+                {
+                    built.selected.push(function(1, &port));
+                }
+            }
+            Ok(GuestAction::AttachInterface { port }) => {
+                let mut functions = built.selected.iter();
+                let is_selected = functions.any(|function| is_bound(&port, function));
+                if is_function(&port) != is_selected {
+                    wrong.push(format!(
+                        "{guest}: {port:?} is attached without its function"
+                    ));
+                }
+                built.bound.insert(port.id);
+                built.attached.insert(port.id);
+            }
+            Ok(GuestAction::DetachInterface { port }) => {
+                built.selected.retain(|function| function.port != port);
+                built.bound.remove(&port);
+                built.attached.remove(&port);
+            }
             other => {
                 let sentence = format!("not an action of this agent: {other:?}");
                 return refusal(StatusCode::BAD_REQUEST, "bad_request", &sentence);

@@ -166,6 +166,29 @@ impl agent::GuestJournal for GatedGuestJournal {
         })
     }
 
+    fn claim_function<'a>(
+        &'a self,
+        request: &'a agent::GuestRequest,
+        device: &'a str,
+    ) -> JournalFuture<'a, agent::DeviceClaim> {
+        self.perform(write("guests.db claim_function", device), move || {
+            self.inner.claim_function(request, device)
+        })
+    }
+
+    fn release_function<'a>(
+        &'a self,
+        request: &'a agent::GuestRequest,
+        overrides: &'a agent::InstanceOverrides,
+        device: &'a str,
+        released: &'a agent::ReleasedDevices,
+    ) -> JournalFuture<'a, ()> {
+        self.perform(write("guests.db release_function", device), move || {
+            let inner = &self.inner;
+            inner.release_function(request, overrides, device, released)
+        })
+    }
+
     fn record_released_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,

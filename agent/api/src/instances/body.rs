@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use berth_agent_images::{ConfigDriveChange, ImageDownload, ImageSource};
 use berth_agent_instances::create::{
-    attached_interface, bound_interfaces, config_drive_change, image_of, kernel_of,
+    DirectPort, attached_interface, bound_interfaces, config_drive_change, image_of, kernel_of,
+    unbound_port,
 };
 use berth_agent_instances::{
     BuildError, BuildOptions, MachineDescription, RescueSystem, TransitionRequest,
@@ -15,7 +16,7 @@ use berth_agent_instances::{
 use berth_agent_journal::{
     Blame, Goal, GuestRecord, GuestRequest, NetworkFunction, SpawnStep, StepState, TransitionKind,
 };
-use berth_model::{ConsumerUuid, NodeName};
+use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::guest_spec::{
     CpuPinning, DesiredPower, GuestInterface, InterfaceSource, MemoryPages, VcpuPin,
 };
@@ -269,6 +270,7 @@ pub(super) enum ActionRequest {
     Suspend,
     LiveMigrate(NodeName),
     UpdateConfigDrive(ConfigDriveChange),
+    SelectFunction(DirectPort, ProviderUuid),
     AttachInterface(Box<GuestInterface>),
     DetachInterface(Uuid),
     BindPorts(Vec<GuestInterface>),
@@ -345,6 +347,10 @@ pub(super) fn parse_action(
             return Ok(ActionRequest::UpdateConfigDrive(config_drive_change(
                 change,
             )?));
+        }
+        GuestAction::SelectFunction { port, provider } => {
+            let provider = ProviderUuid::from(*provider);
+            return Ok(ActionRequest::SelectFunction(unbound_port(port)?, provider));
         }
         GuestAction::AttachInterface { port } => {
             let interface = Box::new(attached_interface(port)?);

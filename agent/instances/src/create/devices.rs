@@ -8,12 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_devices::report;
 use berth_agent_journal::{NamedDevice as _, NetworkFunction};
-use berth_model::{Affinity, NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass};
-use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice};
+use berth_model::{
+    Affinity, NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass, Trait,
+};
+use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice, PciManagement};
 use berth_virt::{
     DeviceOwner, DeviceUnit, MdevSource, NodeView, OfferedDevice, OfferedMdevs, PhysicalGpu,
     VgpuModel, WantedDevice,
 };
+use berth_wire::conductor::FunctionVnicType;
 use uuid::Uuid;
 
 use crate::create::error::BuildError;
@@ -213,11 +216,7 @@ impl DevicePicker<'_> {
         let is_partition = matches!(device.unit, DeviceUnit::Partition(_));
         let needed = device.handles_of(amount);
         for number in 0..needed {
-            let offered = device.handles.iter();
-            let offered = offered.filter(|handle| !device.unfit_handles.contains(*handle));
-            let free = offered
-                .map(report::wanted_device)
-                .find(|wanted| !self.taken.contains(&wanted.device.name()));
+            let free = free_handle(device, &self.taken);
             let wanted = free.ok_or_else(|| {
                 let offered = device.handles.len();
                 let label = device.label();
@@ -286,31 +285,29 @@ impl DevicePicker<'_> {
     ) -> Result<(), String> {
         let network = device.physical_network.as_deref().unwrap_or_default();
         let mut ports = self.direct_ports.iter();
-        let at = ports.position(|port| port.physical_network == network);
+        // Only such a card serves a port that needs a trusted function.
+        let at = ports
+            .position(|port| port.trusted && serves(device, port))
+            .or_else(|| {
+                self.direct_ports
+                    .iter()
+                    .position(|port| serves(device, port))
+            });
         let port = at.map(|at| self.direct_ports.remove(at));
-        let function = match wanted.device {
-            GuestDevice::Pci { address, .. } => device.network_functions.get_key_value(&address),
-            GuestDevice::Mdev { .. } | GuestDevice::VendorVfio { .. } => None,
-        };
-        let (Some(port), Some((address, facts))) = (port, function) else {
+        let function = port.and_then(|port| network_function(port, device, wanted));
+        let Some(function) = function else {
             let label = device.label();
             return Err(format!(
                 "no port of the guest needs another function of {label} (physical network {network})"
             ));
         };
+        let kind = port.map_or(FunctionVnicType::Direct, |port| port.kind);
         self.taken.insert(wanted.device.name());
         self.picks.devices.push(AttachedDevice {
-            device: wanted.device,
-            origin: DeviceOrigin::Port(port.port),
+            device: managed_for(kind, wanted.device),
+            origin: DeviceOrigin::Port(function.port),
         });
-        self.picks.network_functions.push(NetworkFunction {
-            port: port.port,
-            address: *address,
-            vendor_id: device.vendor_id,
-            product_id: device.product_id,
-            physical_network: network.to_owned(),
-            facts: facts.clone(),
-        });
+        self.picks.network_functions.push(function);
         Ok(())
     }
 
@@ -324,6 +321,83 @@ impl DevicePicker<'_> {
             self.picks.mdevs.push(wanted);
         }
     }
+}
+
+/// A handle of a device that is fit and not in `taken`.
+fn free_handle(device: &OfferedDevice, taken: &BTreeSet<String>) -> Option<WantedDevice> {
+    let offered = device.handles.iter();
+    let offered = offered.filter(|handle| !device.unfit_handles.contains(*handle));
+    let mut wanted = offered.map(report::wanted_device);
+    wanted.find(|wanted| !taken.contains(&wanted.device.name()))
+}
+
+/// The function of a network card that a port gets with this handle; `None` if the handle is not one.
+fn network_function(
+    port: &DirectPort,
+    device: &OfferedDevice,
+    wanted: &WantedDevice,
+) -> Option<NetworkFunction> {
+    let GuestDevice::Pci { address, .. } = wanted.device else {
+        return None;
+    };
+    Some(NetworkFunction {
+        port: port.port,
+        address,
+        vendor_id: device.vendor_id,
+        product_id: device.product_id,
+        physical_network: device.physical_network.clone().unwrap_or_default(),
+        facts: device.network_functions.get(&address)?.clone(),
+    })
+}
+
+/// Whether a card has what a port needs.
+fn serves(device: &OfferedDevice, port: &DirectPort) -> bool {
+    let class = match port.kind {
+        FunctionVnicType::Direct | FunctionVnicType::Macvtap => ResourceClass::SRIOV_NET_VF,
+        FunctionVnicType::DirectPhysical => ResourceClass::CUSTOM_SRIOV_NET_PF,
+    };
+    device.class == class
+        && device.physical_network.as_ref() == Some(&port.physical_network)
+        && (!port.trusted || device.traits.contains(&Trait::HW_NIC_SRIOV_TRUSTED))
+}
+
+/// The device of a port of this kind: the function below a macvtap stays on its driver.
+fn managed_for(kind: FunctionVnicType, device: GuestDevice) -> GuestDevice {
+    match (kind, device) {
+        (FunctionVnicType::Macvtap, GuestDevice::Pci { address, .. }) => GuestDevice::Pci {
+            address,
+            managed: PciManagement::HostDriver,
+        },
+        (_, device) => device,
+    }
+}
+
+/// Picks a free function of the card that Placement allocated for a port that is attached to an existing guest.
+pub(super) fn pick_function(
+    port: &DirectPort,
+    provider: ProviderUuid,
+    (node, seen): (&NodeName, &NodeView),
+    tree: Option<&ProviderTree>,
+    taken: &BTreeSet<String>,
+) -> Result<(NetworkFunction, GuestDevice), BuildError> {
+    let tree = tree.ok_or_else(|| BuildError::Unreported { node: node.clone() })?;
+    let physical_network = &port.physical_network;
+    let card = match source(provider, node, seen, tree) {
+        Some(AllocationSource::Device(device)) if device.is_for_ports() => Some(device),
+        _ => None,
+    };
+    let card = card.filter(|card| serves(card, port));
+    let card = card.filter(|card| card.condition.reason().is_none());
+    let wanted = card.and_then(|card| free_handle(card, taken));
+    let function = card.zip(wanted).and_then(|(card, wanted)| {
+        let device = managed_for(port.kind, wanted.device);
+        Some((network_function(port, card, &wanted)?, device))
+    });
+    function.ok_or_else(|| BuildError::NoFunction {
+        physical_network: physical_network.clone(),
+        asked: 1,
+        found: 0,
+    })
 }
 
 /// The mediated device of a GPU slot. Its UUID is the same each time.

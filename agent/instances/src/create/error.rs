@@ -56,7 +56,7 @@ pub enum BuildError {
     },
     /// The allocations have too few network functions for the direct ports, or the host no longer has the functions.
     #[error(
-        "allocations: {asked} ports need a network function (SRIOV_NET_VF), and this host has {found} of those that are allocated; \
+        "allocations: {asked} ports need a network function (SRIOV_NET_VF or CUSTOM_SRIOV_NET_PF), and this host has {found} of those that are allocated; \
          a port of physical network {physical_network} has none"
     )]
     NoFunction {

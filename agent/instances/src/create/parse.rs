@@ -20,9 +20,9 @@ use crate::fit::Limits;
 
 pub use guest::{
     attached_interface, bound_interfaces, config_drive_change, image as image_of,
-    kernel as kernel_of,
+    kernel as kernel_of, unbound_port,
 };
-pub(super) use ports::DirectPort;
+pub use ports::DirectPort;
 
 /// Maximum number of extra specs of a flavor.
 const MOST_EXTRA_SPECS: usize = 256;

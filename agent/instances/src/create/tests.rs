@@ -271,7 +271,7 @@ fn bench_of_a_network_card() -> Bench {
         OfferedHandle::Mdev { .. } => panic!("{handle:?}"),
     });
     let facts = |number| NetworkFunctionFacts {
-        number,
+        number: Some(number),
         physical_mac: Some("52:54:00:00:00:41".parse().unwrap()),
     };
     card.network_functions = functions.zip((0..).map(facts)).collect();
@@ -335,7 +335,7 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
         };
         assert_eq!(selected.address.to_string(), address);
         assert_eq!((selected.vendor_id, selected.product_id), (0x8086, 0x1572));
-        assert_eq!(selected.facts.number, number - 1);
+        assert_eq!(selected.facts.number, Some(number - 1));
         for (bound, expected) in [
             (
                 vec![bound_interface(number, "0000:41:03.0")],
@@ -372,9 +372,6 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
             panic!("{direct:?}")
         };
         assert_eq!(attached.origin, DeviceOrigin::Port(port.id()));
-        let kept = guests.detach_interface(uuid(number), port.id(), None).await;
-        let kept = kept.unwrap_err().to_string();
-        assert!(kept.contains("until the guest is deleted"), "{kept}");
         assert_eq!(port.network_function().unwrap().to_string(), address);
     }
     let refused = guests
@@ -394,6 +391,109 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
         .build(&with_direct_port(&bench, 4, "storage", 1))
         .await
         .unwrap();
+    // A port that came with its guest can be detached, and its function goes to another guest.
+    let port = Uuid::from_u128(0x88a1 << 96 | 1);
+    let detached = guests.detach_interface(uuid(1), port, None).await;
+    assert_eq!(detached.unwrap(), InterfaceOutcome::Changed);
+    assert!(bench.running(1).devices.as_slice().is_empty());
+    guests
+        .build(&with_direct_port(&bench, 5, "storage", 1))
+        .await
+        .unwrap();
+}
+
+/// The parsed port of a request to select a function for it.
+fn unbound(port: u32, network: &str) -> DirectPort {
+    let vif = direct_port(port, network)["source"]["port"].clone();
+    unbound_port(&serde_json::from_value(vif).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn an_attached_direct_port_gets_a_free_function_of_the_allocated_card_and_gives_it_back() {
+    let bench = bench_of_a_network_card();
+    let guests = bench.guests().await;
+    let card = bench.provider(CARD);
+    for number in [1, 2] {
+        let small = json!({"flavor": {"name": "f", "vcpus": 1, "ram_mb": 16}});
+        guests.build(&build(number, small)).await.unwrap();
+        guests.reconcile_instance(uuid(number)).await;
+    }
+    let port = unbound(1, "storage");
+    for outcome in [InterfaceOutcome::Changed, InterfaceOutcome::Unchanged] {
+        let selected = guests.select_function(uuid(1), &port, card).await.unwrap();
+        assert_eq!(selected, outcome);
+    }
+    let record = guests.show(uuid(1)).await.unwrap();
+    let address = record.function_of(port.port).unwrap().address.to_string();
+    assert_eq!(address, "0000:41:02.0");
+    // It is not the guest's device before it is attached, and a start of the guest does not wait for it.
+    assert!(
+        record
+            .present()
+            .unwrap()
+            .spec()
+            .devices
+            .as_slice()
+            .is_empty()
+    );
+    assert_eq!((record.awaited_port(), record.open()), (None, None));
+    let other = bound_interface(1, "0000:41:02.1");
+    let refused = guests
+        .attach_interface(uuid(1), other, None)
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("this host selected"),
+        "{refused}"
+    );
+    let bound = bound_interface(1, &address);
+    let attached = guests.attach_interface(uuid(1), bound.clone(), None).await;
+    assert_eq!(attached.unwrap(), InterfaceOutcome::Changed);
+    let devices = bench.running(1).devices;
+    let origins = devices.as_slice().iter().map(|attached| attached.origin);
+    let origins: Vec<_> = origins.collect();
+    assert_eq!(origins, [DeviceOrigin::Port(port.port)]);
+    assert_eq!(bench.made().len(), 1);
+    // The other guest gets the other function, and a third port none.
+    for (number, is_free) in [(2, true), (3, false)] {
+        let port = unbound(number, "storage");
+        let selected = guests.select_function(uuid(2), &port, card).await;
+        assert_eq!(selected.is_ok(), is_free, "{selected:?}");
+    }
+    let elsewhere = guests
+        .select_function(uuid(2), &unbound(4, "other"), card)
+        .await;
+    let refused = elsewhere.unwrap_err().to_string();
+    assert!(
+        refused.contains("physical network other has none"),
+        "{refused}"
+    );
+    let detached = guests.detach_interface(uuid(1), port.port, None).await;
+    assert_eq!(detached.unwrap(), InterfaceOutcome::Changed);
+    assert_eq!(bench.made(), []);
+    let record = guests.show(uuid(1)).await.unwrap();
+    assert_eq!(record.function_of(port.port), None);
+    // A selected function without an attachment is given back, too.
+    let port = unbound(3, "storage");
+    let selected = guests.select_function(uuid(2), &port, card).await;
+    assert_eq!(selected.unwrap(), InterfaceOutcome::Changed);
+    let _ = guests
+        .detach_interface(uuid(2), port.port, None)
+        .await
+        .unwrap();
+    let bound = guests
+        .attach_interface(uuid(1), bound, None)
+        .await
+        .unwrap_err();
+    assert!(
+        bound.to_string().contains("selected no function"),
+        "{bound}"
+    );
+    guests.delete(uuid(2)).await.unwrap();
+    let end = guests.reconcile_instance(uuid(2)).await;
+    assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
+    let claims = bench.journal().guests().await.unwrap();
+    assert_eq!(claims.len(), 1);
 }
 
 #[tokio::test]
@@ -432,7 +532,7 @@ async fn direct_ports_get_as_many_functions_of_their_physical_network_as_are_all
         (
             "storage",
             0,
-            "1 ports need a network function (SRIOV_NET_VF), and this host has 0",
+            "1 ports need a network function (SRIOV_NET_VF or CUSTOM_SRIOV_NET_PF), and this host has 0",
         ),
         ("storage", 2, "no port of the guest needs another function"),
         ("other", 1, "no port of the guest needs another function"),
@@ -445,6 +545,89 @@ async fn direct_ports_get_as_many_functions_of_their_physical_network_as_are_all
     let build = with_direct_port(&bench, 1, "storage", 1);
     let refused = guests.build(&build).await.unwrap_err();
     assert_eq!(refused.fault(), BuildFault::Later, "{refused}");
+}
+
+/// A build with one port of this kind, with one unit of the card's class.
+fn with_port_of_kind(bench: &Bench, vnic_type: &str, more: &[(&str, Value)]) -> GuestBuild {
+    let mut port = direct_port(1, "storage");
+    let vif = &mut port["source"]["port"];
+    vif["vnic_type"] = json!(vnic_type);
+    for (key, value) in more {
+        vif[*key] = value.clone();
+    }
+    let class = bench.devices[0].class.to_string();
+    build(
+        1,
+        json!({
+            "flavor": {"name": "f", "vcpus": 1, "ram_mb": 16},
+            "networks": [port],
+            "config_drive": {},
+            "allocations": allocated(bench.provider(CARD), &class, 1),
+        }),
+    )
+}
+
+#[tokio::test]
+async fn the_function_of_a_macvtap_port_stays_on_its_driver_and_a_trusted_port_needs_the_trait() {
+    let mut bench = bench_of_a_network_card();
+    let guests = bench.guests().await;
+    let trusted = [("profile", json!({"trusted": "true"}))];
+    let needy = with_port_of_kind(&bench, "macvtap", &trusted);
+    let refused = guests.build(&needy).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("no port of the guest needs another function"),
+        "{refused}"
+    );
+    let whole = with_port_of_kind(&bench, "direct-physical", &[]);
+    let refused = guests.build(&whole).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("no port of the guest needs another function"),
+        "{refused}"
+    );
+    let traits = &mut bench.devices[0].traits;
+    traits.insert(berth_model::Trait::HW_NIC_SRIOV_TRUSTED);
+    let guests = bench.guests().await;
+    guests.build(&needy).await.unwrap();
+    let record = guests.show(uuid(1)).await.unwrap();
+    let devices = record.request.spec().devices.as_slice().iter();
+    let managed = devices.map(|attached| match attached.device {
+        GuestDevice::Pci { managed, .. } => managed,
+        other => panic!("{other}"),
+    });
+    assert_eq!(managed.collect::<Vec<_>>(), [PciManagement::HostDriver]);
+}
+
+#[tokio::test]
+async fn a_direct_physical_port_gets_a_whole_card_whose_address_is_in_the_config_drive() {
+    let card_mac = "52:54:00:00:00:41";
+    let drive_of = async |more: &[(&str, Value)]| {
+        let mut bench = bench_of_a_network_card();
+        let card = &mut bench.devices[0];
+        card.class = ResourceClass::CUSTOM_SRIOV_NET_PF;
+        card.handles = vec![OfferedHandle::Function(card.address)];
+        let facts = NetworkFunctionFacts {
+            number: None,
+            physical_mac: Some(card_mac.parse().unwrap()),
+        };
+        card.network_functions = [(card.address, facts)].into();
+        let guests = bench.guests().await;
+        let whole = with_port_of_kind(&bench, "direct-physical", more);
+        guests.build(&whole).await.unwrap();
+        let record = guests.show(uuid(1)).await.unwrap();
+        let [function] = record.request.host_placement().network_functions() else {
+            panic!("{record:?}")
+        };
+        assert_eq!(
+            (function.address, function.facts.number),
+            (bench.devices[0].address, None)
+        );
+        let drive = record.request.disks().config_drive().unwrap().digest();
+        // A repeated build is the same one.
+        assert_eq!(guests.build(&whole).await.unwrap(), AcceptOutcome::Same);
+        drive
+    };
+    let known = drive_of(&[("address", json!(card_mac))]).await;
+    assert_eq!(drive_of(&[]).await, known);
 }
 
 #[tokio::test]

@@ -17,7 +17,6 @@ use berth_virt::{
 
 use crate::fault_harness::resources::{devices_of, plugged_ports};
 use crate::fault_harness::{FaultHarness, PlantedBug, SimulatedFailure, SimulatedWorld};
-use crate::spawn_context::host_device;
 
 impl SimulatedWorld {
     /// Replaces the interface with this address.
@@ -39,6 +38,23 @@ impl SimulatedWorld {
         defined.interfaces = interfaces;
         let found = self.guests.get_mut(&guest).unwrap();
         found.hardware = Some(GuestHardware::of(defined));
+        found.devices.retain(|held| !held.is_interface);
+        let functions = defined.interfaces.ports();
+        let functions = functions.filter_map(|(_, port)| port.network_function());
+        let functions: Vec<_> = functions.collect();
+        for function in functions {
+            found.devices.insert(HeldDevice {
+                device: HostDeviceId::Function(function),
+                arq: None,
+                is_interface: true,
+            });
+            let device = self.devices.entry(function.to_string()).or_default();
+            if device.prepared != Some(guest) {
+                let violation = format!("{function} was attached, and is not prepared");
+                self.violations.push(violation);
+            }
+            device.used_by.insert(guest);
+        }
         InterfaceOutcome::Changed
     }
 }
@@ -114,6 +130,7 @@ impl FaultHarness {
         let device = device.map(|device| HeldDevice {
             device: HostDeviceId::Function(handle(device).info.address()),
             arq: None,
+            is_interface: false,
         });
         let foreign = GuestOnHost {
             name: "by-hand".to_owned(),
@@ -154,26 +171,20 @@ impl SimulatedHypervisor {
     /// The effect of a spawn, without fault injection.
     fn create_and_start(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         let mut world = self.0.world();
-        let wanted: BTreeSet<_> = spec
-            .devices
-            .as_slice()
-            .iter()
-            .map(|attached| HeldDevice {
-                device: host_device(&attached.device),
-                arq: attached.origin.arq(),
-            })
-            .collect();
+        let wanted = spec.held_devices();
         if let Some(found) = world.guests.get(&spec.uuid) {
-            if found.owner.is_none() || found.devices != wanted {
+            if let Some(difference) = found.difference(spec) {
                 return Err(GuestError::Another {
                     uuid: spec.uuid,
-                    difference: "its devices".to_owned(),
+                    difference,
                 });
             }
             let found = world.guests.get_mut(&spec.uuid);
             if let Some(found) = found.filter(|found| found.state == PowerState::ShutOff) {
                 found.hardware = Some(GuestHardware::of(spec));
+                found.devices = wanted;
                 world.next_memory.remove(&spec.uuid);
+                world.documents.insert(spec.uuid, spec.clone());
             }
         } else {
             if world.failures.contains(&SimulatedFailure::DefineFails) {

@@ -119,6 +119,27 @@ impl GuestJournal for FaultJournal {
         self.write("bind done".to_owned(), effect)
     }
 
+    fn claim_function<'a>(
+        &'a self,
+        request: &'a GuestRequest,
+        device: &'a str,
+    ) -> JournalFuture<'a, DeviceClaim> {
+        let effect = self.0.journal.claim_function(request, device);
+        self.write("claim_function".to_owned(), effect)
+    }
+
+    fn release_function<'a>(
+        &'a self,
+        request: &'a GuestRequest,
+        overrides: &'a InstanceOverrides,
+        device: &'a str,
+        released: &'a ReleasedDevices,
+    ) -> JournalFuture<'a, ()> {
+        let journal = &self.0.journal;
+        let effect = journal.release_function(request, overrides, device, released);
+        self.write("release_function".to_owned(), effect)
+    }
+
     fn record_released_devices<'a>(
         &'a self,
         uuid: ConsumerUuid,

@@ -8,10 +8,10 @@
 //! number.
 
 use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath, RecreateDisks};
-use berth_agent_journal::{GuestRequest, ReleasedDevices};
+use berth_agent_journal::{GuestRequest, NamedDevice as _, ReleasedDevices};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDisks, GuestPort, GuestSpec, HostPath, ProjectId};
-use berth_virt::{HostDeviceId, PowerState};
+use berth_virt::{HostDeviceId, PowerState, WantedDevice};
 
 use crate::fault_harness::hypervisor::device_names;
 use crate::fault_harness::{
@@ -70,6 +70,38 @@ fn unplug(world: &mut SimulatedWorld, spec: &GuestSpec) {
             world.plugged.remove(&port.id());
         }
     }
+}
+
+/// Resets a device, or lets the reset fail as planted.
+fn reset(
+    world: &mut SimulatedWorld,
+    name: String,
+    released: &mut ReleasedDevices,
+) -> Result<(), ResourceError> {
+    let mut guests = world.guests.iter();
+    let user = guests.find(|(_, found)| device_names(found).contains(&name));
+    if let Some((user, _)) = user {
+        let violation = format!("{name} was reset while {user} used it");
+        world.violations.push(violation);
+    }
+    let failures = &world.failures;
+    if failures.contains(&SimulatedFailure::ResetFails(pci_bus(&name))) {
+        let reason = "its configuration reads all ones".to_owned();
+        released.quarantined.insert(name, reason);
+    } else if failures.contains(&SimulatedFailure::ResetHangs(pci_bus(&name))) {
+        return Err(ResourceError::Failed {
+            what: name,
+            reason: "the reset timed out".to_owned(),
+        });
+    } else if world.bug == Some(PlantedBug::SkipsResets) {
+        // The bug: the device has no owner, but `used_by` shows that it still has the guest's data.
+        world.devices.entry(name).or_default().prepared = None;
+    } else {
+        let clean = SimulatedDevice::default();
+        world.devices.insert(name.clone(), clean);
+        released.clean.insert(name);
+    }
+    Ok(())
 }
 
 impl GuestResources for SimulatedResources {
@@ -142,6 +174,46 @@ impl GuestResources for SimulatedResources {
             .await
     }
 
+    async fn check_function(&self, _: &WantedDevice) -> Result<(), ResourceError> {
+        Ok(())
+    }
+
+    async fn prepare_function(
+        &self,
+        guest: ConsumerUuid,
+        function: &WantedDevice,
+    ) -> Result<(), ResourceError> {
+        let effect = async {
+            let mut world = self.0.world();
+            let name = function.device.name();
+            let device = world.devices.entry(name.clone()).or_default();
+            if device.prepared.is_some_and(|owner| owner != guest) {
+                let violation = format!("{name} was prepared for two guests");
+                world.violations.push(violation);
+            } else {
+                device.prepared = Some(guest);
+            }
+            Ok(())
+        };
+        let call = "sysfs write prepare_function".to_owned();
+        self.0.inject(call, effect).await
+    }
+
+    async fn release_function(
+        &self,
+        _: ConsumerUuid,
+        function: &WantedDevice,
+    ) -> Result<ReleasedDevices, ResourceError> {
+        let effect = async {
+            let mut released = ReleasedDevices::default();
+            let mut world = self.0.world();
+            reset(&mut world, function.device.name(), &mut released)?;
+            Ok(released)
+        };
+        let call = "sysfs write release_function".to_owned();
+        self.0.inject(call, effect).await
+    }
+
     async fn plug_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
         let effect = async {
             plug(&mut self.0.world(), spec);
@@ -179,31 +251,9 @@ impl GuestResources for SimulatedResources {
             let mut world = self.0.world();
             unplug(&mut world, spec);
             for name in devices_of(spec) {
-                let mut guests = world.guests.iter();
-                let user = guests.find(|(_, found)| device_names(found).contains(&name));
-                if let Some((user, _)) = user {
-                    let violation = format!("{name} was reset while {user} used it");
-                    world.violations.push(violation);
-                }
-                let failures = &world.failures;
-                if failures.contains(&SimulatedFailure::ResetFails(pci_bus(&name))) {
-                    let reason = "its configuration reads all ones".to_owned();
-                    released.quarantined.insert(name, reason);
-                } else if failures.contains(&SimulatedFailure::ResetHangs(pci_bus(&name))) {
-                    return Err(ResourceError::Failed {
-                        what: name,
-                        reason: "the reset timed out".to_owned(),
-                    });
-                } else if world.bug == Some(PlantedBug::SkipsResets) {
-                    // The bug: the device has no owner, but `used_by` shows that it still has the guest's data.
-                    world.devices.entry(name).or_default().prepared = None;
-                } else {
-                    let clean = SimulatedDevice::default();
-                    world.devices.insert(name.clone(), clean);
-                    released.clean.insert(name);
-                }
+                reset(&mut world, name, &mut released)?;
             }
-            Ok(released)
+            Ok::<_, ResourceError>(released)
         };
         let released = self
             .0

@@ -118,7 +118,7 @@ fn journal_and_hypervisor(
         Some(format!("its definition cannot be read: {reason}"))
     } else if is_ours(on_host, &record.request) {
         let bound = record.devices.clone().unwrap_or_default();
-        match bound.attached_to(record.request.spec()) {
+        match bound.attached_to(record.with_interfaces().spec()) {
             Ok(spec) => on_host.difference(&spec),
             Err(error) => Some(error.to_string()),
         }

@@ -203,6 +203,7 @@ fn each_difference_between_two_sources_has_its_own_finding() {
             let held = HeldDevice {
                 device: HostDeviceId::Function(device(2).parse().unwrap()),
                 arq: None,
+                is_interface: false,
             };
             let unowned = GuestOnHost {
                 owner: None,

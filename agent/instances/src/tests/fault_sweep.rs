@@ -1,11 +1,11 @@
 //! The fault sweep: each operation is killed before and after each of its calls, and each recovery likewise.
 
 use berth_agent_journal::samples::{guest, request};
-use berth_agent_journal::{GuestRequest, HostPlacement, NetworkFunction};
+use berth_agent_journal::{GuestJournal as _, GuestRequest, NetworkFunction};
 use berth_virt::NetworkFunctionFacts;
 use berth_virt::guest_spec::{
-    AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, GuestInterface, GuestPort, GuestSpec,
-    InterfaceSource, Label, LinkName, PciManagement, PlugSignal, PortConnection,
+    GuestDevice, GuestInterface, GuestPort, InterfaceSource, Label, LinkName, PciManagement,
+    PlugSignal, PortConnection,
 };
 use berth_wire::guest::ActionId;
 use uuid::Uuid;
@@ -40,6 +40,7 @@ fn direct_interface() -> GuestInterface {
     let connection = PortConnection::NetworkFunction {
         address: FUNCTION.parse().unwrap(),
         vlan: Some(42),
+        trusted: false,
     };
     let network = Label::new("storage").unwrap();
     let port = GuestPort::new(port(), network, Vec::new(), None, connection).unwrap();
@@ -52,32 +53,28 @@ fn direct_interface() -> GuestInterface {
 /// A guest with two accelerator requests and a direct port that is not bound yet.
 fn request_with_function() -> GuestRequest {
     let plain = request(1, &[1, 2]);
-    let device = AttachedDevice {
-        device: GuestDevice::Pci {
-            address: FUNCTION.parse().unwrap(),
-            managed: PciManagement::Hypervisor,
-        },
-        origin: DeviceOrigin::Port(port()),
-    };
-    let spec = GuestSpec {
-        devices: GuestDevices::new(vec![device]).unwrap(),
-        ..plain.spec().clone()
-    };
-    let arqs = plain.arqs().iter().copied().collect();
-    let function = NetworkFunction {
+    plain.with_function(function(), function_device()).unwrap()
+}
+
+fn function_device() -> GuestDevice {
+    GuestDevice::Pci {
+        address: FUNCTION.parse().unwrap(),
+        managed: PciManagement::Hypervisor,
+    }
+}
+
+fn function() -> NetworkFunction {
+    NetworkFunction {
         port: port(),
         address: FUNCTION.parse().unwrap(),
         vendor_id: 0x8086,
         product_id: 0x10ca,
         physical_network: "storage".to_owned(),
         facts: NetworkFunctionFacts {
-            number: 1,
+            number: Some(1),
             physical_mac: None,
         },
-    };
-    let placement = HostPlacement::default().with_network_functions(vec![function]);
-    let request = GuestRequest::new(plain.node().clone(), arqs, spec).unwrap();
-    request.with_host_placement(placement)
+    }
 }
 
 /// An operation, as a client runs it.
@@ -91,11 +88,15 @@ enum ClientOperation {
     AttachFails,
     AttachAndDetach,
     AttachAndDelete,
+    AttachFunction,
+    AttachFunctionFails,
+    AttachFunctionAndDetach,
+    AttachFunctionAndDelete,
     BindPorts,
     BindPortsAndDelete,
 }
 
-const OPERATIONS: [ClientOperation; 14] = [
+const OPERATIONS: [ClientOperation; 18] = [
     ClientOperation::Spawn,
     ClientOperation::SpawnFails(SimulatedFailure::BindFailed(2)),
     ClientOperation::SpawnFails(SimulatedFailure::DeviceUnhealthy(2)),
@@ -108,6 +109,10 @@ const OPERATIONS: [ClientOperation; 14] = [
     ClientOperation::AttachFails,
     ClientOperation::AttachAndDetach,
     ClientOperation::AttachAndDelete,
+    ClientOperation::AttachFunction,
+    ClientOperation::AttachFunctionFails,
+    ClientOperation::AttachFunctionAndDetach,
+    ClientOperation::AttachFunctionAndDelete,
     ClientOperation::BindPorts,
     ClientOperation::BindPortsAndDelete,
 ];
@@ -119,7 +124,7 @@ impl ClientOperation {
         if let Self::SpawnFails(failure) | Self::FailAndDelete(failure) = self {
             harness.add_failure(failure);
         }
-        if matches!(self, Self::AttachFails) {
+        if matches!(self, Self::AttachFails | Self::AttachFunctionFails) {
             harness.add_failure(SimulatedFailure::AttachFails);
         }
         harness
@@ -131,6 +136,7 @@ impl ClientOperation {
             Self::SpawnAndDelete
                 | Self::FailAndDelete(_)
                 | Self::AttachAndDelete
+                | Self::AttachFunctionAndDelete
                 | Self::BindPortsAndDelete
         )
     }
@@ -151,25 +157,40 @@ impl ClientOperation {
     {
         let attach: ActionId = "attach".parse().unwrap();
         let detach: ActionId = "detach".parse().unwrap();
+        let is_function = matches!(
+            self,
+            Self::AttachFunction
+                | Self::AttachFunctionFails
+                | Self::AttachFunctionAndDetach
+                | Self::AttachFunctionAndDelete
+        );
         let attaches = matches!(
             self,
             Self::Attach | Self::AttachFails | Self::AttachAndDetach | Self::AttachAndDelete
         );
-        if !attaches {
+        if !attaches && !is_function {
             return;
         }
         let before = guests.show(guest(1)).await.unwrap();
+        let fails = matches!(self, Self::AttachFails | Self::AttachFunctionFails);
         // A client does not repeat what was answered.
         if !before.overrides.has_recorded(Some(&detach)) {
-            let attached = guests.attach_interface(guest(1), interface(), Some(&attach));
+            let interface = match is_function {
+                true => direct_interface(),
+                false => interface(),
+            };
+            if is_function && before.function_of(port()).is_none() {
+                let claimed = guests.claim_function(&before, function(), function_device());
+                let _ = claimed.await.unwrap();
+            }
+            let attached = guests.attach_interface(guest(1), interface, Some(&attach));
             let attached = attached.await;
-            assert_eq!(
-                attached.is_err(),
-                matches!(self, Self::AttachFails),
-                "{attached:?}"
-            );
+            assert_eq!(attached.is_err(), fails, "{attached:?}");
         }
-        if matches!(self, Self::AttachAndDetach) {
+        if matches!(
+            self,
+            Self::AttachAndDetach | Self::AttachFunctionAndDetach | Self::AttachFunctionFails
+        ) {
             let detached = guests.detach_interface(guest(1), port(), Some(&detach));
             let _ = detached.await.unwrap();
         }
@@ -180,8 +201,15 @@ impl ClientOperation {
         let guests = harness.guests();
         if !self.deletes() || !self.is_deleted(harness, &guests).await {
             // A client repeats unanswered requests, but does not recreate what is being deleted.
-            let asked = guests.create(&self.request()).await;
-            assert!(asked.is_ok() || self.deletes(), "{asked:?}");
+            // A conductor does not repeat a build that has ended.
+            let attaches = guests
+                .show(guest(1))
+                .await
+                .is_ok_and(|record| *record.request.spec() != *self.request().spec());
+            if !attaches {
+                let asked = guests.create(&self.request()).await;
+                assert!(asked.is_ok() || self.deletes(), "{asked:?}");
+            }
             let mut end = guests.reconcile_instance(guest(1)).await;
             if matches!(end, ReconcileOutcome::AwaitsPorts) {
                 let bound = guests.bind_ports(guest(1), &[direct_interface()]).await;
@@ -212,9 +240,15 @@ impl ClientOperation {
     async fn check(self, harness: &FaultHarness) {
         invariants::check_at_rest(harness).await;
         match self {
-            Self::Spawn | Self::AttachFails | Self::AttachAndDetach => {
+            Self::Spawn
+            | Self::AttachFails
+            | Self::AttachAndDetach
+            | Self::AttachFunctionFails
+            | Self::AttachFunctionAndDetach => {
                 assert_eq!(harness.devices_of_running_guest(1).len(), 2);
                 assert!(harness.world().plugged.is_empty());
+                let record = harness.journal().guest(guest(1)).await.unwrap().unwrap();
+                assert_eq!(record.request, request(1, &[1, 2]));
             }
             Self::Attach => {
                 let plugged: Vec<_> = harness.world().plugged.keys().copied().collect();
@@ -224,13 +258,14 @@ impl ClientOperation {
                 assert!(!harness.exists_on_hypervisor(1));
                 assert_eq!(harness.world().arqs.len(), 2, "unbound, not deleted");
             }
-            Self::BindPorts => {
+            Self::BindPorts | Self::AttachFunction => {
                 // Those of its accelerator requests, and the function of its port.
                 assert_eq!(harness.devices_of_running_guest(1).len(), 3);
             }
             Self::SpawnAndDelete
             | Self::FailAndDelete(_)
             | Self::AttachAndDelete
+            | Self::AttachFunctionAndDelete
             | Self::BindPortsAndDelete => {
                 assert!(!harness.exists_on_hypervisor(1));
                 harness.only_foreign_requests_are_left();
@@ -412,6 +447,31 @@ async fn a_deletion_does_not_wait_for_a_port_that_never_works() {
     let end = guests.reconcile_instance(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
     ClientOperation::AttachAndDelete.check(&harness).await;
+}
+
+#[tokio::test]
+async fn a_guest_starts_after_a_host_boot_in_the_middle_of_an_attachment_or_detachment() {
+    let (spawn, detach) = (
+        ClientOperation::Spawn,
+        ClientOperation::AttachFunctionAndDetach,
+    );
+    let (clean, whole) = (spawn.harness().await, detach.harness().await);
+    spawn.until_killed(&clean, None).await;
+    detach.until_killed(&whole, None).await;
+    let points = kills(whole.count()).filter(|point| point.at > clean.count());
+    for point in points {
+        let harness = detach.harness().await;
+        assert!(detach.until_killed(&harness, Some(point)).await);
+        harness.reboot_host();
+        let end = harness.guests().sync_one(guest(1)).await;
+        assert!(
+            matches!(end, ReconcileOutcome::Settled),
+            "{point:?}: {end:?}"
+        );
+        invariants::check_always(&harness).await;
+        assert!(!detach.until_killed(&harness, None).await);
+        detach.check(&harness).await;
+    }
 }
 
 #[tokio::test]

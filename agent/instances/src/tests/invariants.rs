@@ -152,6 +152,13 @@ pub(super) fn check_write_ahead(trace: &[String]) {
             ["store", "write", step, "done" | "undone"] => {
                 open.remove(step);
             }
+            // The claim lasts until the function is released, which a kill may prevent.
+            ["store", "write", "claim_function"] => {
+                open.insert("claim_function");
+            }
+            ["sysfs", "write", "prepare_function" | "release_function"] => {
+                assert!(open.contains("claim_function"), "S7: {trace:#?}");
+            }
             ["store", "write", "live", steps @ ..] => {
                 for step in steps.chunks(2) {
                     match step {

@@ -48,6 +48,36 @@ impl Candidate {
         }
     }
 
+    /// The candidate with one more unit, of a provider that serves one more suffixed group.
+    #[must_use]
+    pub fn with_unit(
+        &self,
+        suffix: &GroupSuffix,
+        provider: ProviderUuid,
+        class: &ResourceClass,
+    ) -> Self {
+        let mut with = self.clone();
+        *with.resources.entry((provider, class.clone())).or_default() += 1;
+        let group = suffix.as_str().to_owned();
+        with.mappings.insert(group, [provider].into());
+        with
+    }
+
+    /// The candidate without a suffixed group that has one unit; `None` if nothing would be left.
+    #[must_use]
+    pub fn without_unit(&self, suffix: &GroupSuffix, class: &ResourceClass) -> Option<Self> {
+        let mut without = self.clone();
+        if let Some(provider) = self.serving(suffix) {
+            without.mappings.remove(suffix.as_str());
+            let of = (provider, class.clone());
+            let left = without.resources.remove(&of).unwrap_or(0).saturating_sub(1);
+            if left > 0 {
+                without.resources.insert(of, left);
+            }
+        }
+        (!without.resources.is_empty()).then_some(without)
+    }
+
     /// Parses an allocation request, from an answer or from a journal.
     pub fn of_body(body: &AllocationRequest) -> Result<Self, BodyError> {
         let resources = body.resources()?;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use berth_model::{ConsumerAllocations, ConsumerUuid};
+use berth_model::{ConsumerAllocations, ConsumerUuid, ProviderUuid, ResourceClass};
 use http::StatusCode;
 use tokio::time::sleep;
 
@@ -39,6 +39,11 @@ pub enum ClaimError {
          that guest, or its allocations, first"
     )]
     HoldsOther { consumer: ConsumerUuid },
+    /// The consumer should hold allocations, and has none.
+    #[error(
+        "guest {consumer} has no allocations in Placement; look at it with berth reconcile --dry-run"
+    )]
+    NoAllocations { consumer: ConsumerUuid },
     /// Placement failed. Claim again to find out whether the claim exists.
     #[error(transparent)]
     Placement(Box<PlacementError>),
@@ -55,7 +60,7 @@ impl ClaimError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Taken(_) => Disposition::Refresh,
-            Self::HoldsOther { .. } => Disposition::Fatal,
+            Self::HoldsOther { .. } | Self::NoAllocations { .. } => Disposition::Fatal,
             Self::Placement(error) => error.disposition(),
         }
     }
@@ -123,6 +128,54 @@ impl Candidate {
             consumer,
             candidate: self,
         })
+    }
+}
+
+impl PlacementClient {
+    /// Sets what a consumer that has allocations has of one class of one provider. Zero takes all of it. Its other allocations
+    /// stay.
+    ///
+    /// Errors: [`ClaimError::Taken`] if the provider is gone or has no room, [`ClaimError::NoAllocations`], or no answer.
+    pub async fn set_units(
+        &self,
+        consumer: ConsumerUuid,
+        of: (ProviderUuid, ResourceClass),
+        amount: u64,
+    ) -> Result<(), ClaimError> {
+        let rng = JitterRng::from_os();
+        let mut attempt = 1;
+        loop {
+            let Some(mut held) = self.allocations(consumer).await? else {
+                return match amount {
+                    0 => Ok(()),
+                    _ => Err(ClaimError::NoAllocations { consumer }),
+                };
+            };
+            if held.resources.get(&of).copied().unwrap_or(0) == amount {
+                return Ok(());
+            }
+            match amount {
+                0 => drop(held.resources.remove(&of)),
+                _ => drop(held.resources.insert(of.clone(), amount)),
+            }
+            let refused = match self.put_allocations(consumer, &held).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            match refused {
+                // The consumer or a provider was changed concurrently.
+                PlacementError::Conflict(_) if attempt < ATTEMPTS => {
+                    let longest = PAUSE.saturating_mul(1 << attempt.min(4));
+                    sleep(longest.mul_f64(rng.fraction())).await;
+                    attempt += 1;
+                }
+                PlacementError::Refused(ref refusal) if refusal.status == StatusCode::CONFLICT => {
+                    return Err(ClaimError::Taken(Box::new(refused)));
+                }
+                PlacementError::NotFound(_) => return Err(ClaimError::Taken(Box::new(refused))),
+                other => return Err(other.into()),
+            }
+        }
     }
 }
 

@@ -78,7 +78,7 @@ pub struct InterfaceBody {
     pub addresses: Vec<String>,
 }
 
-/// A virtual function of a network card (SR-IOV), by the keys of Neutron's `binding:profile`.
+/// A function of a network card (SR-IOV), by the keys of Neutron's `binding:profile`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkFunctionBody {
     /// The UUID of the port that gets it.
@@ -92,8 +92,9 @@ pub struct NetworkFunctionBody {
     /// The MAC address of the physical function; null if unknown.
     #[serde(default)]
     pub pf_mac_address: Option<String>,
-    /// Its number among the functions of the card.
-    pub vf_num: u32,
+    /// Its number among the virtual functions of the card; absent for the whole card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vf_num: Option<u32>,
 }
 
 /// One NUMA cell of a guest.

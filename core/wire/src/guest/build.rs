@@ -355,6 +355,14 @@ pub enum GuestAction {
         #[schemars(length(max = 64))]
         ports: Vec<VifBody>,
     },
+    /// Selects a network function for a port that is attached next. The answer has it in `unbound_functions`. A guest that has
+    /// a function for the port keeps it.
+    SelectFunction {
+        /// The port, not bound yet.
+        port: Box<VifBody>,
+        /// The UUID of the network card's provider. The guest has an allocation on it.
+        provider: Uuid,
+    },
     /// Attaches a Neutron port that is bound to this host, also while the guest runs. A guest that has the port keeps it.
     AttachInterface {
         /// The port.

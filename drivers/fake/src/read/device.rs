@@ -123,7 +123,7 @@ fn network_functions(handles: &[OfferedHandle]) -> BTreeMap<PciAddress, NetworkF
         OfferedHandle::Mdev { .. } => None,
     });
     let facts = |number| NetworkFunctionFacts {
-        number,
+        number: Some(number),
         physical_mac: None,
     };
     (0..)

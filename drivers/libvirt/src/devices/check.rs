@@ -26,6 +26,13 @@ impl HostDevices {
                 self.check_ready_driver(device, &allowed, stand)?;
                 self.check_companions(device, &allowed, &group)
             }
+            DeviceHandling::OnHostDriver(address) => {
+                let allowed = self.allowed(device, address)?;
+                self.is_not_the_hosts(device, address)?;
+                self.answers(device, &allowed)?;
+                self.link_of(address)?;
+                Ok(BTreeSet::new())
+            }
             DeviceHandling::Made(uuid, source) => {
                 self.mdev_source(device, uuid, source)?;
                 Ok(BTreeSet::new())

@@ -44,7 +44,7 @@ impl HostDevices {
                 self.prepare_companions(device, address).await
             }
             DeviceHandling::InPlace(address, _) => self.prepare_companions(device, address).await,
-            DeviceHandling::Found(_) => Ok(()),
+            DeviceHandling::OnHostDriver(_) | DeviceHandling::Found(_) => Ok(()),
             DeviceHandling::Made(uuid, source) => {
                 if self.mdev(device, uuid)?.is_none() {
                     // Recorded before it is created: devices without a record belong to others and are never removed

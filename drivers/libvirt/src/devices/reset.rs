@@ -51,6 +51,14 @@ impl HostDevices {
                 }
                 Ok(reset)
             }
+            // The guest had no access to its registers.
+            DeviceHandling::OnHostDriver(address) => {
+                let found = self.sysfs().pci_function(address);
+                Ok(match found.map_err(unreadable(device))? {
+                    Some(_) => DeviceReset::Retained,
+                    None => DeviceReset::NotThere,
+                })
+            }
             DeviceHandling::Made(uuid, _) => {
                 let unfinished = |reason: String| DeviceError::Unfinished {
                     device,

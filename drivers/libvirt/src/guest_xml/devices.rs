@@ -78,7 +78,7 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
         video: video(spec, options),
         hostdev: host_devices
             .iter()
-            .filter(|attached| !matches!(attached.origin, DeviceOrigin::Port(_)))
+            .filter(|attached| !is_interface(spec, attached))
             .map(host_device)
             .collect(),
         watchdog: spec.machine.watchdog.map(|action| Watchdog {
@@ -102,6 +102,15 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
             ),
         },
     }
+}
+
+/// Whether a device is in the interface of its port. A whole network card is not: the guest sets its MAC address and VLAN.
+fn is_interface(spec: &GuestSpec, attached: &AttachedDevice) -> bool {
+    let DeviceOrigin::Port(id) = attached.origin else {
+        return false;
+    };
+    let mut ports = spec.interfaces.ports();
+    !ports.any(|(_, port)| port.id() == id && port.is_physical())
 }
 
 #[derive(Serialize)]
@@ -236,9 +245,13 @@ struct Mac {
     address: String,
 }
 
-/// One of the three.
+/// One of the four.
 #[derive(Serialize, Default)]
 struct InterfaceSourceElement<'a> {
+    #[serde(rename = "@dev", skip_serializing_if = "Option::is_none")]
+    dev: Option<&'a str>,
+    #[serde(rename = "@mode", skip_serializing_if = "Option::is_none")]
+    mode: Option<&'static str>,
     #[serde(rename = "@network", skip_serializing_if = "Option::is_none")]
     network: Option<&'a str>,
     #[serde(rename = "@bridge", skip_serializing_if = "Option::is_none")]
@@ -265,7 +278,10 @@ struct Mtu {
 
 fn interfaces<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> Vec<Interface<'a>> {
     let all = spec.interfaces.as_slice().iter();
-    all.map(|one| interface(one, spec, options)).collect()
+    let is_physical = |one: &&GuestInterface| matches!(&one.source, InterfaceSource::Port(port) if port.is_physical());
+    all.filter(|one| !is_physical(one))
+        .map(|one| interface(one, spec, options))
+        .collect()
 }
 
 /// Several queues, and packed rings.
@@ -300,10 +316,17 @@ pub(super) fn interface<'a>(
     spec: &GuestSpec,
     options: &'a GuestXmlOptions,
 ) -> Interface<'a> {
-    if let InterfaceSource::Port(port) = &interface.source
-        && let PortConnection::NetworkFunction { address, vlan } = port.connection()
-    {
-        return network_function(interface, port, (*address, *vlan), spec);
+    if let InterfaceSource::Port(port) = &interface.source {
+        match port.connection() {
+            PortConnection::NetworkFunction { address, vlan, .. } => {
+                return network_function(interface, port, (*address, *vlan), spec);
+            }
+            PortConnection::Macvtap { address, .. } => {
+                let link = options.function_links.get(address);
+                return macvtap(interface, link.map(String::as_str), spec);
+            }
+            PortConnection::OpenVswitch { .. } | PortConnection::PhysicalFunction { .. } => {}
+        }
     }
     let on_bridge = is_filterable(interface, &options.unfilterable);
     let filter = options.nwfilter.as_deref().filter(|_| on_bridge);
@@ -321,7 +344,7 @@ pub(super) fn interface<'a>(
         source: port.is_none().then_some(InterfaceSourceElement {
             network,
             bridge,
-            address: None,
+            ..InterfaceSourceElement::default()
         }),
         vlan: None,
         target: port.map(|port| UnmanagedTap {
@@ -382,6 +405,35 @@ fn network_function<'a>(
         alias: attached.map(|attached| Alias {
             name: attached.alias(),
         }),
+    }
+}
+
+/// The interface of a port that is a macvtap of a function. Its VLAN is set at the physical function.
+fn macvtap<'a>(
+    interface: &'a GuestInterface,
+    link: Option<&'a str>,
+    spec: &GuestSpec,
+) -> Interface<'a> {
+    Interface {
+        kind: "direct",
+        managed: None,
+        mac: Mac {
+            address: interface.mac.to_string(),
+        },
+        source: Some(InterfaceSourceElement {
+            dev: link,
+            mode: Some("passthrough"),
+            ..InterfaceSourceElement::default()
+        }),
+        vlan: None,
+        target: None,
+        model: Some(of_type(spec.machine.interface_model.as_str())),
+        mtu: None,
+        driver: interface_driver(spec),
+        bandwidth: bandwidth(&spec.machine),
+        filterref: None,
+        port: None,
+        alias: None,
     }
 }
 
@@ -495,7 +547,7 @@ fn host_device(attached: &AttachedDevice) -> HostDeviceElement {
         GuestDevice::Pci { address, managed } => {
             let managed = match managed {
                 PciManagement::Hypervisor => "yes",
-                PciManagement::Prepared => "no",
+                PciManagement::Prepared | PciManagement::HostDriver => "no",
             };
             function(address, managed, alias)
         }

@@ -109,6 +109,7 @@ fn direct_port() -> GuestPort {
         PortConnection::NetworkFunction {
             address: NETWORK_FUNCTION.parse().unwrap(),
             vlan: Some(42),
+            trusted: false,
         },
     )
     .unwrap()
@@ -929,4 +930,63 @@ proptest! {
         }).collect();
         prop_assert_eq!(against_the_schema(&documents), "");
     }
+}
+
+/// A guest with a port that is connected in this way to the function.
+fn with_a_function(connection: PortConnection, managed: PciManagement) -> GuestSpec {
+    let network = Label::new("storage").unwrap();
+    let port = GuestPort::new(direct_port().id(), network, Vec::new(), None, connection).unwrap();
+    let address = port.network_function().unwrap();
+    let device = AttachedDevice {
+        device: GuestDevice::Pci { address, managed },
+        origin: DeviceOrigin::Port(port.id()),
+    };
+    let interface = GuestInterface {
+        mac: "fa:16:3e:54:eb:92".parse().unwrap(),
+        source: InterfaceSource::Port(Box::new(port)),
+    };
+    GuestSpec {
+        interfaces: GuestInterfaces::new(vec![interface]).unwrap(),
+        devices: GuestDevices::new(vec![device]).unwrap(),
+        ..plain()
+    }
+}
+
+#[test]
+fn a_macvtap_port_is_on_the_interface_of_its_function_and_is_no_host_device() {
+    let address = NETWORK_FUNCTION.parse().unwrap();
+    let connection = PortConnection::Macvtap {
+        address,
+        vlan: Some(42),
+        trusted: false,
+    };
+    let spec = with_a_function(connection, PciManagement::HostDriver);
+    let options = GuestXmlOptions {
+        function_links: [(address, "ens5v1".to_owned())].into(),
+        ..GuestXmlOptions::default()
+    };
+    let text = guest_xml(&spec, &options);
+    assert!(text.contains("<interface type=\"direct\">"), "{text}");
+    let source = "<source dev=\"ens5v1\" mode=\"passthrough\"/>";
+    assert!(text.contains(source), "{text}");
+    // The agent sets the VLAN at the physical function.
+    assert!(
+        !text.contains("<vlan>") && !text.contains("<hostdev"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_whole_network_card_is_a_host_device_and_no_interface() {
+    let address = "0000:05:00.0".parse().unwrap();
+    let connection = PortConnection::PhysicalFunction { address };
+    let spec = with_a_function(connection, PciManagement::Hypervisor);
+    let text = guest_xml(&spec, &GuestXmlOptions::default());
+    assert!(
+        text.contains("<hostdev mode=\"subsystem\" type=\"pci\""),
+        "{text}"
+    );
+    assert!(!text.contains("<interface"), "{text}");
+    let held = spec.held_devices();
+    assert!(held.iter().all(|held| !held.is_interface), "{held:?}");
 }

@@ -82,6 +82,7 @@ fn held_device(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldD
     Ok(Some(HeldDevice {
         device: host_device,
         arq: alias.and_then(AttachedDevice::arq_of_alias),
+        is_interface: device.has_tag_name("interface"),
     }))
 }
 

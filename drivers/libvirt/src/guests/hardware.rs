@@ -3,7 +3,7 @@
 use berth_virt::GuestHardware;
 use roxmltree::Node;
 
-use crate::guest::pins;
+use crate::guest::{pci_address, pins};
 use crate::xml::{self, Reader};
 
 /// `None` if the document contains something unknown.
@@ -39,13 +39,19 @@ fn disk(disk: Node<'_, '_>) -> Option<String> {
     Some(known.unwrap_or("of an unknown kind").to_owned())
 }
 
-/// An interface's MAC address and what it is connected to; `None` for passthrough functions, which are devices.
+/// An interface's MAC address and what it is connected to.
 fn interface(interface: Node<'_, '_>) -> Option<(String, String)> {
     let kind = interface.attribute("type")?;
-    if kind == "hostdev" {
-        return None;
-    }
     let mac = xml::find(interface, &["mac"])?.attribute("address")?;
+    let function = xml::find(interface, &["source", "address"])
+        .filter(|_| kind == "hostdev")
+        .and_then(pci_address);
+    if let Some(function) = function {
+        return Some((mac.to_ascii_lowercase(), format!("function {function}")));
+    }
+    if kind == "direct" {
+        return Some((mac.to_ascii_lowercase(), "a macvtap".to_owned()));
+    }
     let source = xml::find(interface, &["source"]);
     let named = |name| source.and_then(|source| source.attribute(name));
     // For a running guest, libvirt shows the resolved form of a network's interface, with the network's name.
@@ -85,7 +91,8 @@ mod tests {
              <interface type='bridge'><mac address='52:54:00:aa:00:05'/><source network='m' bridge='br0'/></interface>\
              <interface type='ethernet'><mac address='52:54:00:aa:00:06'/><target dev='tap88a15950-b8' managed='no'/></interface>\
              <interface type='user'><mac address='52:54:00:aa:00:03'/></interface>\
-             <interface type='hostdev'><mac address='52:54:00:aa:00:04'/></interface></devices></domain>",
+             <interface type='hostdev'><mac address='52:54:00:aa:00:04'/><source>\
+             <address type='pci' domain='0x0000' bus='0x05' slot='0x10' function='0x2'/></source></interface></devices></domain>",
         )
         .unwrap();
         assert_eq!((read.vcpus, read.memory_mib), (1, 512));
@@ -104,6 +111,7 @@ mod tests {
                 "network n",
                 "bridge br0",
                 "user",
+                "function 0000:05:10.2",
                 "network m",
                 "tap tap88a15950-b8"
             ]

@@ -69,6 +69,7 @@ async fn a_guest_that_somebody_else_made_is_listed_and_left_alone() {
     let held = HeldDevice {
         device: HostDeviceId::Function("81:00.0".parse().unwrap()),
         arq: None,
+        is_interface: false,
     };
     assert_eq!(listed[&uuid].devices, [held].into());
     let over_it = driver.spawn(&guest_spec(1, vec![])).await.unwrap_err();

@@ -32,6 +32,7 @@ fn a_port_that_is_a_function_of_a_network_card_is_not_plugged() {
     let connection = PortConnection::NetworkFunction {
         address: "0000:05:10.2".parse().unwrap(),
         vlan: None,
+        trusted: false,
     };
     let network = Label::new("private").unwrap();
     let port = GuestPort::new(spec().port.id(), network, Vec::new(), None, connection).unwrap();

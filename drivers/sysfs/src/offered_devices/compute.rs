@@ -12,7 +12,7 @@ pub(super) fn offer(listed: Vec<ListedFunction<'_>>, offered: &mut OfferedDevice
     let mut cards: BTreeMap<PciAddress, Vec<ListedFunction<'_>>> = BTreeMap::new();
     for one in listed {
         let has_network = one.allowed.tags().physical_network.is_some();
-        // Virtual functions with a physical network are for ports. Other functions with that tag are not offered.
+        // Virtual functions and whole cards with a physical network are for ports. Other functions with that tag are not offered.
         let is_for_ports = one.port_network().is_some() && one.seen.network.is_some();
         if (has_network && !is_for_ports) || one.creates_virtual_functions() {
             continue;
@@ -114,7 +114,10 @@ fn compute_class(part: &ListedFunction<'_>) -> ResourceClass {
     let tags = part.allowed.tags();
     let tagged = tags.resource_class.clone();
     let of_type = tags.vgpu_type.map(kind::vgpu_class);
-    let of_port = part.port_network().map(|_| ResourceClass::SRIOV_NET_VF);
+    let of_port = part.port_network().map(|_| match part.is_whole_card() {
+        true => ResourceClass::CUSTOM_SRIOV_NET_PF,
+        false => ResourceClass::SRIOV_NET_VF,
+    });
     tagged.or(of_port).or(of_type).unwrap_or_else(|| {
         ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)
     })
@@ -128,5 +131,9 @@ fn compute_traits(part: &ListedFunction<'_>) -> BTreeSet<Trait> {
     }
     traits.extend(tags.vgpu_type.map(kind::vgpu_trait));
     traits.extend(part.port_network().map(Trait::physical_network));
+    let is_virtual_port = part.port_network().is_some() && !part.is_whole_card();
+    if is_virtual_port && tags.trusted == Some(true) {
+        traits.insert(Trait::HW_NIC_SRIOV_TRUSTED);
+    }
     traits
 }

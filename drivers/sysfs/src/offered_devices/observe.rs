@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::PciAddress;
+use berth_virt::guest_spec::MacAddress;
 use berth_virt::{DeviceCondition, NetworkFunctionFacts, UnfitReason};
 
 use super::{DeviceLists, DeviceRefusal, SeenFunction};
@@ -309,13 +310,20 @@ impl Sysfs {
         }
     }
 
-    /// The facts that Neutron's port binding needs; `None` if it is not a virtual function.
+    /// The facts that Neutron's port binding needs; `None` if it is neither a virtual function nor a card without any.
     fn network_function(
         &self,
         function: &PciFunction,
     ) -> Result<Option<NetworkFunctionFacts>, SysfsError> {
-        let Sriov::Virtual { physical } = function.sriov else {
-            return Ok(None);
+        let physical = match function.sriov {
+            Sriov::Virtual { physical } => physical,
+            Sriov::Physical { enabled: 0, .. } => {
+                return Ok(Some(NetworkFunctionFacts {
+                    number: None,
+                    physical_mac: self.mac_of_function(function.address)?,
+                }));
+            }
+            Sriov::Physical { .. } | Sriov::None => return Ok(None),
         };
         let card = self.pci_function(physical)?;
         let number = card.and_then(|card| match card.sriov {
@@ -328,14 +336,18 @@ impl Sysfs {
         let Some((number, _)) = number else {
             return Ok(None);
         };
-        let physical_mac = match self.network_names(physical)?.as_slice() {
-            [name] => self.mac_of_interface(physical, name)?,
-            // A card with several ports on one function: the port of the virtual function is unknown.
-            _ => None,
-        };
         Ok(Some(NetworkFunctionFacts {
-            number,
-            physical_mac,
+            number: Some(number),
+            physical_mac: self.mac_of_function(physical)?,
         }))
+    }
+
+    /// The MAC address of a physical function; `None` if it has no network interface on the host.
+    fn mac_of_function(&self, physical: PciAddress) -> Result<Option<MacAddress>, SysfsError> {
+        match self.network_names(physical)?.as_slice() {
+            [name] => self.mac_of_interface(physical, name),
+            // A card with several ports on one function: the port of the virtual function is unknown.
+            _ => Ok(None),
+        }
     }
 }

@@ -615,8 +615,8 @@ fn virtual_functions_of_a_physical_network_are_for_ports_and_count_on_their_card
     assert_eq!(
         functions,
         [
-            ("0000:81:00.4".to_owned(), 0, mac.clone()),
-            ("0000:81:00.5".to_owned(), 1, mac),
+            ("0000:81:00.4".to_owned(), Some(0), mac.clone()),
+            ("0000:81:00.5".to_owned(), Some(1), mac),
         ]
     );
     for more in [json!({}), json!({"physical_network": "storage-2"})] {
@@ -646,6 +646,76 @@ fn virtual_functions_of_a_physical_network_are_for_ports_and_count_on_their_card
             .network_functions
             .values()
             .all(|facts| facts.physical_mac.is_none())
+    );
+}
+
+#[test]
+fn functions_that_may_be_trusted_have_a_trait_which_all_of_a_card_have_or_none() {
+    let tree = TestTree::new();
+    plant(
+        &tree,
+        CardFixture {
+            class: 0x02_0000,
+            virtual_functions: Some((4, 2)),
+            ..CardFixture::gpu("0000:81:00.0", 7)
+        },
+    );
+    let on = |address: &str, trusted: bool| json!({"address": address, "physical_network": "storage", "trusted": trusted.to_string()});
+    let all = offered(
+        &tree,
+        &json!([on("81:00.4", true), on("81:00.5", true)]),
+        &json!([]),
+    );
+    let expected = ["CUSTOM_PHYSNET_STORAGE", "HW_NIC_SRIOV_TRUSTED"];
+    assert_eq!(names(&all.devices[0].traits), expected);
+    let mixed = offered(
+        &tree,
+        &json!([on("81:00.4", true), on("81:00.5", false)]),
+        &json!([]),
+    );
+    assert!(
+        matches!(mixed.refused[..], [DeviceRefusal::MixedCard { .. }]),
+        "{mixed:?}"
+    );
+}
+
+#[test]
+fn a_card_without_virtual_functions_is_for_ports_as_a_whole_with_its_own_address() {
+    let tree = TestTree::new();
+    let card = |virtual_functions| CardFixture {
+        class: 0x02_0000,
+        virtual_functions,
+        ..CardFixture::gpu("0000:81:00.0", 7)
+    };
+    plant(&tree, card(Some((4, 0))));
+    tree.write(
+        "devices/pci0000:80/0000:81:00.0/net/ens5/address",
+        "52:54:00:00:00:81\n",
+    );
+    let entry = json!([{"address": "81:00.0", "physical_network": "storage", "trusted": "true"}]);
+    let all = offered(&tree, &entry, &json!([]));
+    assert_eq!(all.refused, []);
+    let [whole] = &all.devices[..] else {
+        panic!("{all:?}")
+    };
+    assert!(whole.is_for_ports());
+    assert_eq!(whole.class, ResourceClass::CUSTOM_SRIOV_NET_PF);
+    assert_eq!(names(&whole.traits), ["CUSTOM_PHYSNET_STORAGE"]);
+    let facts = &whole.network_functions[&whole.address];
+    assert_eq!(facts.number, None);
+    assert_eq!(facts.physical_mac.unwrap().to_string(), "52:54:00:00:00:81");
+    // With virtual functions it is offered by them, or not at all.
+    let tree = TestTree::new();
+    plant(&tree, card(Some((4, 2))));
+    let alone =
+        json!([{"address": "81:00.0", "product_id": "20b7", "physical_network": "storage"}]);
+    let offered = offered(&tree, &alone, &json!([]));
+    assert!(
+        offered
+            .devices
+            .iter()
+            .all(|device| device.class != whole.class),
+        "{offered:?}"
     );
 }
 

@@ -43,6 +43,28 @@ pub enum PortConnection {
         /// The VLAN of the port's network, 1 to 4094; `None`: untagged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         vlan: Option<u16>,
+        /// Whether the function may receive all traffic and change its MAC address. The agent sets it at the physical function.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        trusted: bool,
+    },
+    /// By a macvtap of a virtual function, which is one of the guest's devices and stays on its network driver. The agent sets
+    /// MAC address, VLAN and trust at the physical function.
+    Macvtap {
+        /// The function's address on the host.
+        #[serde(with = "text")]
+        address: PciAddress,
+        /// The VLAN of the port's network, 1 to 4094; `None`: untagged.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        vlan: Option<u16>,
+        /// As for [`PortConnection::NetworkFunction`].
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        trusted: bool,
+    },
+    /// By a whole network card, a physical function that is one of the guest's devices. The port has the card's MAC address.
+    PhysicalFunction {
+        /// The function's address on the host.
+        #[serde(with = "text")]
+        address: PciAddress,
     },
 }
 
@@ -95,6 +117,9 @@ impl GuestPort {
             }
             PortConnection::NetworkFunction {
                 vlan: Some(vlan), ..
+            }
+            | PortConnection::Macvtap {
+                vlan: Some(vlan), ..
             } if !(1..=4094).contains(vlan) => {
                 return Err(GuestSpecError::Number {
                     field: "interfaces.port.vlan",
@@ -102,7 +127,10 @@ impl GuestPort {
                     expected: "a VLAN is 1 to 4094",
                 });
             }
-            PortConnection::OpenVswitch { .. } | PortConnection::NetworkFunction { .. } => {}
+            PortConnection::OpenVswitch { .. }
+            | PortConnection::NetworkFunction { .. }
+            | PortConnection::Macvtap { .. }
+            | PortConnection::PhysicalFunction { .. } => {}
         }
         Ok(Self {
             id,
@@ -147,9 +175,17 @@ impl GuestPort {
     #[must_use]
     pub fn network_function(&self) -> Option<PciAddress> {
         match self.connection {
-            PortConnection::NetworkFunction { address, .. } => Some(address),
+            PortConnection::NetworkFunction { address, .. }
+            | PortConnection::Macvtap { address, .. }
+            | PortConnection::PhysicalFunction { address } => Some(address),
             PortConnection::OpenVswitch { .. } => None,
         }
+    }
+
+    /// Whether the port is a whole network card. The hypervisor's definition has such a card as a device, not as an interface.
+    #[must_use]
+    pub fn is_physical(&self) -> bool {
+        matches!(self.connection, PortConnection::PhysicalFunction { .. })
     }
 
     /// The name of the port's tap: `tap` and the first 11 characters of its UUID, as in Nova and Neutron.

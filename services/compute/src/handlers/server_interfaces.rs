@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_conductor::{PortRefusal, is_direct_port};
+use berth_conductor::{PortRefusal, function_kind};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_model::ConsumerUuid;
-use berth_wire::conductor::RequestedNetwork;
+use berth_wire::conductor::{FunctionVnicType, RequestedNetwork};
 use berth_wire::neutron::PortRecord;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -236,8 +236,8 @@ async fn attach(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         Fault::bad_request("No network was given, and the project has no network.")
     })?;
     let given = chosen.port;
-    if let (Some(port), Some(_)) = (given, &chosen.physical_network) {
-        return Err(attachment_fault(PortRefusal::DirectPort(port).into()));
+    if let (Some(port), FunctionVnicType::DirectPhysical) = (given, chosen.vnic_type) {
+        return Err(attachment_fault(PortRefusal::Physical(port).into()));
     }
     let before: BTreeSet<Uuid> = api
         .ports_of(server)
@@ -277,9 +277,9 @@ async fn detach(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         let port = bounded(port);
         Fault::not_found(format!("Port id {port} could not be found."))
     })?;
-    if is_direct_port(&found.port) {
+    if function_kind(&found.port) == Some(FunctionVnicType::DirectPhysical) {
         return Err(attachment_fault(
-            PortRefusal::DirectPort(found.port.id).into(),
+            PortRefusal::Physical(found.port.id).into(),
         ));
     }
     let change = InterfaceChange::Detach(found.port.id);

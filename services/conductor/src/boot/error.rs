@@ -183,7 +183,7 @@ impl BootError {
             | Self::PortNotBound(_)
             | Self::NotBuilt(_)
             | Self::HostCannot(_) => Disposition::Refresh,
-            Self::Claim(ClaimError::HoldsOther { .. })
+            Self::Claim(ClaimError::HoldsOther { .. } | ClaimError::NoAllocations { .. })
             | Self::OwnedByOther(_)
             | Self::NoProfile(_)
             | Self::NoNetworkService

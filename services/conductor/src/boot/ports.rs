@@ -204,7 +204,7 @@ impl NetworkedBoot {
 }
 
 /// A port that the guest has.
-async fn own_port(
+pub(crate) async fn own_port(
     networks: &NetworkClient,
     request: &BootRequest,
     id: Uuid,
@@ -235,7 +235,7 @@ pub(crate) async fn bind_port(
 }
 
 /// The function that a host selected, if it is one for this port.
-fn checked_function<'a>(
+pub(crate) fn checked_function<'a>(
     vif: &VifBody,
     function: &'a NetworkFunctionBody,
 ) -> Result<&'a NetworkFunctionBody, BootError> {

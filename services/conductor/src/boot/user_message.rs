@@ -29,7 +29,7 @@ impl BootError {
             | Self::Cancelled
             | Self::PortRefused(_)
             | Self::PortBusy(_)
-            | Self::Claim(ClaimError::HoldsOther { .. })
+            | Self::Claim(ClaimError::HoldsOther { .. } | ClaimError::NoAllocations { .. })
             | Self::Group(
                 ServerGroupError::NotFound { .. } | ServerGroupError::OtherGroup { .. },
             ) => return self.to_string(),

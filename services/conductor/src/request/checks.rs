@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use berth_model::{DeviceProfileName, Flavor, RequestGroups};
-use berth_wire::conductor::CreateGuest;
+use berth_wire::conductor::{CreateGuest, FunctionVnicType};
 use berth_wire::guest::{ImageLocation, NetworkBody, NetworkSource};
 use uuid::Uuid;
 
@@ -278,6 +278,9 @@ pub(super) fn check_networks(body: &CreateGuest) -> Result<(), BootRequestError>
             (Some(_), None) => return wrong("physical_network is for an existing port"),
             (Some(name), Some(_)) if !is_line(name, 64) => {
                 return wrong("physical_network has 1 to 64 printable characters");
+            }
+            (None, _) if wanted.trusted || wanted.vnic_type != FunctionVnicType::Direct => {
+                return wrong("vnic_type and trusted are for a port with a physical_network");
             }
             _ => {}
         }

@@ -10,6 +10,7 @@ use berth_virt::guest_spec::{
     GuestOwner, GuestSpec, GuestSpecError, GuestTopology, HostPath, InstanceDescription,
     InterfaceSource, KernelCommandLine, Label, LinkName, MacAddress, MachineOptions, ProjectId,
 };
+use berth_wire::conductor::FunctionVnicType;
 use berth_wire::guest::{
     ConfigDriveBody, ConfigDriveChangeBody, GuestBuild, ImageBody, ImageLocation as Location,
     KernelBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,
@@ -173,15 +174,16 @@ fn interface(guest: Uuid, number: usize, body: &NetworkBody) -> Result<GuestInte
 }
 
 fn is_direct(body: &NetworkBody) -> bool {
-    matches!(&body.source, NetworkSource::Port(vif) if vif.vnic_type == ports::DIRECT)
+    matches!(&body.source, NetworkSource::Port(vif) if ports::function_kind(vif).is_some())
 }
 
-/// The ports of a build that get a network function.
+/// The ports of a build that get a network function, in their order.
 pub(super) fn direct_ports(build: &GuestBuild) -> Result<Vec<ports::DirectPort>, BuildError> {
     let numbered = build.networks.iter().enumerate();
     let direct = numbered.filter_map(|(number, body)| match &body.source {
-        NetworkSource::Port(vif) if is_direct(body) => {
-            Some(ports::unbound(vif, &format!("networks[{number}]")))
+        NetworkSource::Port(vif) => {
+            let kind = ports::function_kind(vif)?;
+            Some(ports::unbound(vif, kind, &format!("networks[{number}]")))
         }
         _ => None,
     });
@@ -191,27 +193,42 @@ pub(super) fn direct_ports(build: &GuestBuild) -> Result<Vec<ports::DirectPort>,
 /// The interfaces of a guest's ports, from virtual interfaces that Neutron bound. Direct ports have their functions.
 pub fn bound_interfaces(vifs: &[VifBody]) -> Result<Vec<GuestInterface>, BuildError> {
     let numbered = vifs.iter().enumerate();
-    let interfaces = numbered.map(|(number, vif)| {
-        let field = format!("ports[{number}]");
-        let port = match vif.vnic_type.as_str() {
-            ports::DIRECT => ports::direct(vif, &field)?,
-            _ => ports::port(vif, &field)?,
-        };
-        let mac = vif.address.parse();
-        Ok(GuestInterface {
-            mac: mac.map_err(|error| BuildError::field(format!("{field}.address"), error))?,
-            source: InterfaceSource::Port(Box::new(port)),
-        })
-    });
+    let interfaces =
+        numbered.map(|(number, vif)| bound_interface(vif, &format!("ports[{number}]")));
     interfaces.collect()
 }
 
 /// The interface of a port that is attached to an existing guest.
 pub fn attached_interface(vif: &VifBody) -> Result<GuestInterface, BuildError> {
+    bound_interface(vif, "port")
+}
+
+/// A port that is attached to an existing guest when a function has been selected for it.
+pub fn unbound_port(vif: &VifBody) -> Result<ports::DirectPort, BuildError> {
+    match ports::function_kind(vif) {
+        Some(kind @ (FunctionVnicType::Direct | FunctionVnicType::Macvtap)) => {
+            ports::unbound(vif, kind, "port")
+        }
+        _ => {
+            let (port, kind) = (vif.id, &vif.vnic_type);
+            let reason = format!(
+                "port {port} has binding:vnic_type {kind}; expected a port that needs a virtual function (direct or macvtap)"
+            );
+            Err(BuildError::field("port", reason))
+        }
+    }
+}
+
+/// The interface of a virtual interface that Neutron bound. `field` names it in errors.
+fn bound_interface(vif: &VifBody, field: &str) -> Result<GuestInterface, BuildError> {
+    let port = match ports::function_kind(vif) {
+        Some(kind) => ports::function(vif, kind, field)?,
+        None => ports::port(vif, field)?,
+    };
     let mac = vif.address.parse();
     Ok(GuestInterface {
-        mac: mac.map_err(|error| BuildError::field("port.address", error))?,
-        source: InterfaceSource::Port(Box::new(ports::port(vif, "port")?)),
+        mac: mac.map_err(|error| BuildError::field(format!("{field}.address"), error))?,
+        source: InterfaceSource::Port(Box::new(port)),
     })
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use berth_model::PciAddress;
 use berth_virt::guest_spec::{GuestPort, Label, LinkName, PlugSignal, PortConnection};
+use berth_wire::conductor::FunctionVnicType;
 use berth_wire::network_info::{IpBody, VifBody, VifRouteBody, VifSubnetBody};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -25,28 +26,48 @@ const SHOWN_LINK_TYPES: [&str; 8] = [
     "vif",
 ];
 
-/// The `binding:vnic_type` of a port that gets a virtual function of a network card (SR-IOV).
-pub(super) const DIRECT: &str = "direct";
-/// The `binding:vif_type` of such a port when it is bound.
+/// The `binding:vif_type` of a bound port that is a virtual function of a network card (SR-IOV).
 const HW_VEB: &str = "hw_veb";
+/// That of a bound port that is a whole network card.
+const HOSTDEV_PHYSICAL: &str = "hostdev_physical";
 
-/// A port that gets a virtual function of a network card. It is bound when the function has been selected.
+/// The `binding:vif_type` of such a port when it is bound.
+fn bound_type(kind: FunctionVnicType) -> &'static str {
+    match kind {
+        FunctionVnicType::Direct | FunctionVnicType::Macvtap => HW_VEB,
+        FunctionVnicType::DirectPhysical => HOSTDEV_PHYSICAL,
+    }
+}
+
+/// The kind of a port that needs a network function; `None` for other ports.
+pub(super) fn function_kind(vif: &VifBody) -> Option<FunctionVnicType> {
+    FunctionVnicType::of(&vif.vnic_type)
+}
+
+/// A port that gets a function of a network card. It is bound when the function has been selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::create) struct DirectPort {
+pub struct DirectPort {
     pub(in crate::create) port: Uuid,
     /// The physical network that the card must be connected to.
     pub(in crate::create) physical_network: String,
+    pub(in crate::create) kind: FunctionVnicType,
+    /// Whether the card's virtual functions must be ones that the host may trust.
+    pub(in crate::create) trusted: bool,
 }
 
-/// A direct port of a build. `field` names the interface in errors.
+/// A port of this kind that is not bound yet. `field` names the interface in errors.
 ///
 /// Errors: it is bound, or its network has no physical network.
-pub(super) fn unbound(vif: &VifBody, field: &str) -> Result<DirectPort, BuildError> {
-    let port = vif.id;
+pub(super) fn unbound(
+    vif: &VifBody,
+    kind: FunctionVnicType,
+    field: &str,
+) -> Result<DirectPort, BuildError> {
+    let (port, vnic) = (vif.id, kind.as_str());
     if vif.vif_type != "unbound" {
-        let kind = &vif.vif_type;
+        let found = &vif.vif_type;
         let reason = format!(
-            "port {port} with binding:vnic_type direct is bound (binding:vif_type is {kind}); expected an unbound one: this agent \
+            "port {port} with binding:vnic_type {vnic} is bound (binding:vif_type is {found}); expected an unbound one: this agent \
              selects its function first"
         );
         return Err(BuildError::field(field, reason));
@@ -56,11 +77,13 @@ pub(super) fn unbound(vif: &VifBody, field: &str) -> Result<DirectPort, BuildErr
         Some(name) if !name.is_empty() => Ok(DirectPort {
             port,
             physical_network: name.to_owned(),
+            kind,
+            trusted: vif.is_trusted(),
         }),
         _ => {
             let network = vif.network.id;
             let reason = format!(
-                "port {port} with binding:vnic_type direct is on network {network}, which has no physical network \
+                "port {port} with binding:vnic_type {vnic} is on network {network}, which has no physical network \
                  (provider:physical_network)"
             );
             Err(BuildError::field(field, reason))
@@ -68,17 +91,22 @@ pub(super) fn unbound(vif: &VifBody, field: &str) -> Result<DirectPort, BuildErr
     }
 }
 
-/// The port of a direct port that is bound to a function. `field` names the interface in errors.
-pub(super) fn direct(vif: &VifBody, field: &str) -> Result<GuestPort, BuildError> {
+/// The port of this kind that is bound to a function. `field` names the interface in errors.
+pub(super) fn function(
+    vif: &VifBody,
+    kind: FunctionVnicType,
+    field: &str,
+) -> Result<GuestPort, BuildError> {
     let refuse = |reason: String| {
         let port = vif.id;
         BuildError::field(field, format!("port {port} {reason}"))
     };
-    if vif.vif_type != HW_VEB {
-        let kind = &vif.vif_type;
+    let expected = bound_type(kind);
+    if vif.vif_type != expected {
+        let (vnic, found) = (kind.as_str(), &vif.vif_type);
         return Err(refuse(format!(
-            "with binding:vnic_type direct is bound with binding:vif_type {kind}; this agent connects those of Neutron's mechanism \
-             driver sriovnicswitch ({HW_VEB})"
+            "with binding:vnic_type {vnic} is bound with binding:vif_type {found}; this agent connects those of Neutron's mechanism \
+             driver sriovnicswitch ({expected})"
         )));
     }
     let profile = vif.profile.as_ref();
@@ -105,11 +133,21 @@ pub(super) fn direct(vif: &VifBody, field: &str) -> Result<GuestPort, BuildError
         Some(Some(0)) | None => None,
         Some(vlan) => vlan,
     };
-    guest_port(
-        vif,
-        field,
-        PortConnection::NetworkFunction { address, vlan },
-    )
+    let trusted = vif.is_trusted();
+    let connection = match kind {
+        FunctionVnicType::Direct => PortConnection::NetworkFunction {
+            address,
+            vlan,
+            trusted,
+        },
+        FunctionVnicType::Macvtap => PortConnection::Macvtap {
+            address,
+            vlan,
+            trusted,
+        },
+        FunctionVnicType::DirectPhysical => PortConnection::PhysicalFunction { address },
+    };
+    guest_port(vif, field, connection)
 }
 
 /// The port of a bound virtual interface. `field` names the interface in errors.
@@ -129,7 +167,8 @@ pub(super) fn port(vif: &VifBody, field: &str) -> Result<GuestPort, BuildError> 
     if vif.vnic_type != "normal" {
         let vnic = &vif.vnic_type;
         return Err(refuse(format!(
-            "has binding:vnic_type {vnic}; this agent connects ports with binding:vnic_type normal"
+            "has binding:vnic_type {vnic}; this agent connects ports with binding:vnic_type normal, direct, macvtap and \
+             direct-physical"
         )));
     }
     if kind != "ovs" {
@@ -227,10 +266,10 @@ pub(super) fn network_data(vifs: &[&VifBody]) -> Value {
 }
 
 fn link(vif: &VifBody, id: &str) -> Value {
-    // A direct port is not bound yet.
-    let kind = match vif.vnic_type.as_str() {
-        DIRECT => HW_VEB,
-        _ => vif.vif_type.as_str(),
+    // A port that needs a function is not bound yet.
+    let kind = match function_kind(vif) {
+        Some(kind) => bound_type(kind),
+        None => vif.vif_type.as_str(),
     };
     let subnets = &vif.network.subnets;
     // A DHCP server announces the MTU.

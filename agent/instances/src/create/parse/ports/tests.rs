@@ -163,7 +163,7 @@ fn a_netmask_of_any_length_is_an_address() {
 /// A direct port, before it is bound.
 fn direct_vif() -> VifBody {
     let mut vif = vif();
-    vif.vnic_type = DIRECT.to_owned();
+    vif.vnic_type = "direct".to_owned();
     vif.vif_type = "unbound".to_owned();
     vif.details.clear();
     let meta = &mut vif.network.meta;
@@ -183,12 +183,14 @@ fn bound_vif(vlan: &Value) -> VifBody {
 
 #[test]
 fn a_direct_port_waits_for_a_function_on_its_physical_network() {
-    let wanted = unbound(&direct_vif(), "networks[0]").unwrap();
+    let wanted = unbound(&direct_vif(), FunctionVnicType::Direct, "networks[0]").unwrap();
     assert_eq!(wanted.physical_network, "storage");
     let refusal = |change: &dyn Fn(&mut VifBody)| {
         let mut vif = direct_vif();
         change(&mut vif);
-        unbound(&vif, "networks[0]").unwrap_err().to_string()
+        unbound(&vif, FunctionVnicType::Direct, "networks[0]")
+            .unwrap_err()
+            .to_string()
     };
     let is_bound = refusal(&|vif| vif.vif_type = HW_VEB.to_owned());
     assert!(is_bound.contains("expected an unbound one"), "{is_bound}");
@@ -209,10 +211,11 @@ fn a_bound_direct_port_has_the_function_of_its_profile_and_its_networks_vlan() {
         (json!("0"), None),
         (json!(null), None),
     ] {
-        let port = direct(&bound_vif(&vlan), "ports[0]").unwrap();
+        let port = function(&bound_vif(&vlan), FunctionVnicType::Direct, "ports[0]").unwrap();
         let expected = PortConnection::NetworkFunction {
             address: "0000:05:10.2".parse().unwrap(),
             vlan: expected,
+            trusted: false,
         };
         assert_eq!(*port.connection(), expected, "{vlan}");
     }
@@ -226,7 +229,56 @@ fn a_bound_direct_port_has_the_function_of_its_profile_and_its_networks_vlan() {
         let mut vif = bound_vif(&vlan);
         vif.vif_type = kind.to_owned();
         vif.profile = Some([("pci_slot".to_owned(), slot)].into());
-        let refused = direct(&vif, "ports[0]").unwrap_err().to_string();
+        let refused = function(&vif, FunctionVnicType::Direct, "ports[0]");
+        let refused = refused.unwrap_err().to_string();
         assert!(refused.contains(expected), "{refused}");
     }
+}
+
+#[test]
+fn a_port_of_each_kind_is_connected_in_its_own_way_and_keeps_its_trust() {
+    let address = "0000:05:10.2".parse().unwrap();
+    for (kind, vif_type, expected) in [
+        (
+            FunctionVnicType::Direct,
+            HW_VEB,
+            PortConnection::NetworkFunction {
+                address,
+                vlan: Some(7),
+                trusted: true,
+            },
+        ),
+        (
+            FunctionVnicType::Macvtap,
+            HW_VEB,
+            PortConnection::Macvtap {
+                address,
+                vlan: Some(7),
+                trusted: true,
+            },
+        ),
+        (
+            FunctionVnicType::DirectPhysical,
+            HOSTDEV_PHYSICAL,
+            PortConnection::PhysicalFunction { address },
+        ),
+    ] {
+        let mut vif = bound_vif(&json!("7"));
+        vif.vnic_type = kind.as_str().to_owned();
+        vif.vif_type = vif_type.to_owned();
+        let profile = vif.profile.as_mut().unwrap();
+        profile.insert("trusted".to_owned(), json!("True"));
+        assert_eq!(function_kind(&vif), Some(kind));
+        let port = function(&vif, kind, "ports[0]").unwrap();
+        assert_eq!(*port.connection(), expected);
+        let shown = network_data(&[&vif])["links"][0]["type"].clone();
+        let is_whole = kind == FunctionVnicType::DirectPhysical;
+        assert_eq!(shown, if is_whole { "phy" } else { "hw_veb" });
+        vif.vif_type = "ovs".to_owned();
+        let refused = function(&vif, kind, "ports[0]").unwrap_err().to_string();
+        assert!(refused.contains(kind.as_str()), "{refused}");
+    }
+    let mut vif = direct_vif();
+    vif.vnic_type = "vdpa".to_owned();
+    assert_eq!(function_kind(&vif), None);
 }

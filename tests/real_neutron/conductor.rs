@@ -11,6 +11,7 @@ use berth_tests::wait::poll_until;
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::guest::{ActionId, NetworkSource};
 use berth_wire::neutron::PortRecord;
+use http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -436,6 +437,32 @@ async fn a_macvtap_port_has_a_function_and_a_direct_physical_one_a_card_with_its
         stage.has_a_free_function(1).await;
         stage.stage.judge().await;
     }
+}
+
+/// Its owner may change an unbound port at any time.
+#[tokio::test]
+async fn a_port_that_is_no_longer_direct_when_its_function_was_selected_is_not_bound() {
+    let stage = direct_stage("direct-changed", 104).await;
+    stage.stage.effects.begin(None);
+    let path = format!("/v2.0/ports/{}", stage.given);
+    stage
+        .stage
+        .effects
+        .before_nth(1, "agent GET /v1/guests/{uuid}", async move {
+            let body = json!({"port": {"binding:vnic_type": "macvtap"}});
+            NetworkCloud::shared().ask(Method::PUT, &path, &body);
+        });
+    let conductor = stage.stage.conductor();
+    let end = stage.boot(&conductor, &stage.direct_request(1)).await;
+    let GuestRunOutcome::Failed { reason } = end else {
+        panic!("{end:?}")
+    };
+    assert!(
+        reason.contains("it was direct when it was requested"),
+        "{reason}"
+    );
+    stage.has_a_free_function(1).await;
+    stage.stage.judge().await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use berth_client::network::{SharedObjectType, port_of_project};
-use berth_wire::neutron::CreateNetworkBody;
+use berth_wire::neutron::{CreateNetworkBody, SecurityGroupRecord};
 use http::Method;
 use serde_json::json;
 use uuid::Uuid;
@@ -82,9 +82,13 @@ async fn a_project_may_use_its_security_groups_and_has_no_port_of_another() {
     cloud.ask(Method::POST, "/v2.0/rbac-policies", &policy);
     let groups = client.security_groups_usable_by(PROJECT).await;
     let groups = groups.expect("security groups");
-    let ids: BTreeSet<_> = groups.iter().map(|group| group.id).collect();
-    assert!(ids.contains(&own) && ids.contains(&given) && !ids.contains(&private));
-    assert!(groups.iter().any(|group| group.name == "default"));
+    let ids = |groups: &[SecurityGroupRecord]| -> BTreeSet<Uuid> {
+        groups.iter().map(|group| group.id).collect()
+    };
+    let (owned, shared) = (ids(&groups.own), ids(&groups.shared));
+    assert!(owned.contains(&own) && shared == BTreeSet::from([given]));
+    assert!(!owned.contains(&private));
+    assert!(groups.own.iter().any(|group| group.name == "default"));
 
     let (network, _) = cloud.network(OTHER, "others", "192.0.2.0/24").await;
     let mut wanted = cloud.port_of(network.id, Uuid::new_v4());

@@ -65,6 +65,15 @@ pub struct NetworkClient {
     adapter: Adapter,
 }
 
+/// The security groups that a project may use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UsableSecurityGroups {
+    /// Those of the project.
+    pub own: Vec<SecurityGroupRecord>,
+    /// Those that other projects share with it. Their names are the other projects' choice.
+    pub shared: Vec<SecurityGroupRecord>,
+}
+
 impl NetworkClient {
     /// The service through `http`; the endpoint of `auth` is its root, with or without `/v2.0`.
     #[must_use]
@@ -215,24 +224,23 @@ impl NetworkClient {
         })
     }
 
-    /// All security groups that a project may use: its own and those shared with it, without rules.
+    /// All security groups that a project may use, without rules.
     pub async fn security_groups_usable_by(
         &self,
         project: &str,
-    ) -> Result<Vec<SecurityGroupRecord>, NetworkClientError> {
+    ) -> Result<UsableSecurityGroups, NetworkClientError> {
         let fields = [("fields", "id"), ("fields", "name")];
         let own = query_string([("tenant_id", project)].into_iter().chain(fields));
-        let mut groups = self.list::<SecurityGroupList>(SECURITY_GROUPS, own).await?;
+        let own = self.list::<SecurityGroupList>(SECURITY_GROUPS, own).await?;
         let shared = self
             .shared_with(project, SharedObjectType::SecurityGroup, &BTreeSet::new())
             .await?;
-        let known: BTreeSet<_> = groups.iter().map(|group| group.id).collect();
+        let known: BTreeSet<_> = own.iter().map(|group| group.id).collect();
         let others = shared.ids().difference(&known).copied().collect();
-        let others = self
+        let shared = self
             .list_by_ids::<SecurityGroupList>(SECURITY_GROUPS, "id", &others)
             .await?;
-        groups.extend(others);
-        Ok(groups)
+        Ok(UsableSecurityGroups { own, shared })
     }
 
     /// GET /v2.0/security-groups?id=…: those of them that exist, with their rules, in no order.

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use berth_client::network::{SharedObjectType, SharedObjects, physical_network};
+use berth_client::network::{
+    SharedObjectType, SharedObjects, UsableSecurityGroups, physical_network,
+};
 use berth_client::{NetworkClient, NetworkClientError};
 use berth_conductor::{PortRefusal, check_port, function_kind, is_trusted};
 use berth_wire::conductor::RequestedNetwork;
@@ -201,7 +203,10 @@ pub(crate) async fn security_groups(
         return Ok(Vec::new());
     }
     let known = service.security_groups_usable_by(project).await?;
-    let groups = names.iter().map(|name| security_group(&known, name));
+    let groups = names.iter().map(|name| {
+        let by_name = [&known.own[..], &known.shared[..]];
+        security_group(&known, name, &by_name)
+    });
     groups.collect()
 }
 
@@ -210,21 +215,28 @@ pub(crate) fn is_default(names: &[String]) -> bool {
     matches!(names, []) || matches!(names, [name] if name == "default")
 }
 
-/// The group with this UUID or name.
+/// The group with this UUID, or with this name: `by_name` are the lists in which names are looked up, one after the other.
 pub(crate) fn security_group(
-    known: &[SecurityGroupRecord],
+    known: &UsableSecurityGroups,
     name: &str,
+    by_name: &[&[SecurityGroupRecord]],
 ) -> Result<Uuid, NetworkChoiceError> {
     let id = Uuid::try_parse(name).ok();
-    if let Some(group) = known.iter().find(|group| Some(group.id) == id) {
+    let mut all = known.own.iter().chain(&known.shared);
+    if let Some(group) = all.find(|group| Some(group.id) == id) {
         return Ok(group.id);
     }
-    let mut named = known.iter().filter(|group| group.name == name);
-    match (named.next(), named.next()) {
-        (Some(group), None) => Ok(group.id),
-        (Some(_), Some(_)) => Err(NetworkChoiceError::AmbiguousSecurityGroup(name.to_owned())),
-        (None, _) => Err(NetworkChoiceError::NoSecurityGroup(name.to_owned())),
+    for groups in by_name {
+        let mut named = groups.iter().filter(|group| group.name == name);
+        match (named.next(), named.next()) {
+            (Some(group), None) => return Ok(group.id),
+            (Some(_), Some(_)) => {
+                return Err(NetworkChoiceError::AmbiguousSecurityGroup(name.to_owned()));
+            }
+            (None, _) => {}
+        }
     }
+    Err(NetworkChoiceError::NoSecurityGroup(name.to_owned()))
 }
 
 #[cfg(test)]
@@ -299,8 +311,18 @@ mod tests {
             name: name.to_owned(),
             ..SecurityGroupRecord::default()
         };
-        let known = [group(1, "web"), group(2, "db"), group(3, "db")];
-        let of = |name: &str| security_group(&known, name);
+        let known = UsableSecurityGroups {
+            own: vec![group(1, "web"), group(2, "db"), group(3, "db")],
+            shared: vec![group(4, "web"), group(5, "theirs")],
+        };
+        let of = |name: &str| security_group(&known, name, &[&known.own, &known.shared]);
+        let of_own = |name: &str| security_group(&known, name, &[&known.own]);
+        // A group of another project takes no name from an own one.
+        assert_eq!(of("theirs"), Ok(Uuid::from_u128(5)));
+        let unknown = NetworkChoiceError::NoSecurityGroup("theirs".to_owned());
+        assert_eq!(of_own("theirs"), Err(unknown));
+        let theirs = Uuid::from_u128(5);
+        assert_eq!(of_own(&theirs.to_string()), Ok(theirs));
         assert_eq!(of("web"), Ok(Uuid::from_u128(1)));
         assert_eq!(of(&Uuid::from_u128(3).to_string()), Ok(Uuid::from_u128(3)));
         let many = NetworkChoiceError::AmbiguousSecurityGroup("db".to_owned());

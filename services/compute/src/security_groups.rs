@@ -1,4 +1,4 @@
-//! The security groups of servers: those of their ports in the network service. The sentences are Nova's.
+//! The security groups of servers: those of their ports in the network service. Most sentences are Nova's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,8 @@ pub(crate) async fn change_security_group(
     let known = service
         .security_groups_usable_by(&server.project_id)
         .await?;
-    let group = networks::security_group(&known, name)?;
+    // As in Nova, a name is that of an own group.
+    let group = networks::security_group(&known, name, &[&known.own])?;
     for round in 0..TRIES {
         let ports = ports_of_server(service, server).await?;
         if ports.is_empty() {

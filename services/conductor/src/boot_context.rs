@@ -13,6 +13,8 @@ use berth_wire::guest::ImageComing;
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
+use crate::BootRequest;
+use crate::journal::LatePort;
 use crate::journal::{
     BootJournal, BootStep, BootStepDetail, BootStepRecord, JournalError, StepState,
 };
@@ -114,15 +116,20 @@ impl BootContext {
     }
 
     /// Records that the creation of a port for this guest was not answered, and may take effect later.
-    pub(crate) async fn record_late_port(&self, guest: ConsumerUuid) -> Result<(), JournalError> {
-        self.journal.record_late_port(guest).await?;
-        self.late_ports.reset(guest);
+    pub(crate) async fn record_late_port(&self, request: &BootRequest) -> Result<(), JournalError> {
+        let late = LatePort {
+            guest: request.uuid(),
+            project: request.project_id().to_owned(),
+        };
+        self.journal.record_late_port(&late).await?;
+        self.late_ports.reset(late.guest);
         Ok(())
     }
 
     /// Whether an unanswered request for this guest may still take effect. Until then this conductor owns the guest's UUID.
     pub(crate) async fn has_late_effect(&self, guest: ConsumerUuid) -> Result<bool, JournalError> {
-        Ok(self.has_late_claim(guest).await? || self.journal.late_ports().await?.contains(&guest))
+        let late = self.journal.late_ports().await?;
+        Ok(self.has_late_claim(guest).await? || late.iter().any(|late| late.guest == guest))
     }
 
     /// Records the state of a step in the journal.

@@ -71,7 +71,6 @@ pub enum InterfaceError {
     NoAgent(String),
     #[error(transparent)]
     Agent(#[from] GuestApiError),
-    /// The sentence begins as Nova's does.
     #[error(
         "Failed to allocate additional resources to attach interface to instance {guest}: its host cannot guarantee the \
          bandwidth or packet rate of port {port}"
@@ -161,8 +160,21 @@ impl<'a> ActiveGuest<'a> {
         id: &ActionId,
     ) -> Result<VifBody, InterfaceError> {
         let mark = mark_of_action(self.record.attempt, id);
-        let port = self.get_port(wanted, mark).await?;
         let demand = FunctionDemand::of(wanted);
+        let was_begun = wanted.port.is_some_and(|port| self.has_port(port));
+        let port = match self.get_port(wanted, mark).await {
+            Ok(port) => port,
+            Err(error) => {
+                match wanted.port {
+                    Some(_) if error.disposition() == Disposition::Retry => {}
+                    // An earlier run may have attached it before its owner changed it.
+                    Some(port) if was_begun => self.detach_with(port, None).await?,
+                    Some(port) => self.give_back(port).await?,
+                    None => {}
+                }
+                return Err(error);
+            }
+        };
         let attached = async {
             let vif = match &demand {
                 Some(demand) => self.bind_function(port, wanted, demand).await?,
@@ -204,14 +216,18 @@ impl<'a> ActiveGuest<'a> {
         id: &ActionId,
     ) -> Result<(), InterfaceError> {
         let mark = mark_of_action(self.record.attempt, id);
-        let ports = ports_of_guest(self.networks, &self.record.request).await?;
-        let mut ports = ports.iter();
-        let port = ports.find(|port| match wanted.port {
-            Some(given) => port.id == given,
-            None => port.description == mark,
-        });
+        let port = match wanted.port {
+            // Its owner may have taken it from the guest.
+            Some(port) => Some(port).filter(|port| self.has_port(*port)),
+            None => {
+                let ports = ports_of_guest(self.networks, &self.record.request).await?;
+                let mut ports = ports.iter();
+                let port = ports.find(|port| port.description == mark);
+                port.map(|port| port.id)
+            }
+        };
         match port {
-            Some(port) => self.detach_with(port.id, None).await,
+            Some(port) => self.detach_with(port, None).await,
             None => Ok(()),
         }
     }
@@ -261,6 +277,11 @@ impl<'a> ActiveGuest<'a> {
         chosen.ok_or(InterfaceError::NotActive(self.uuid()))
     }
 
+    /// Whether a port is recorded as the guest's.
+    fn has_port(&self, port: Uuid) -> bool {
+        self.ports().iter().any(|known| known.port == port)
+    }
+
     fn ports(&self) -> &[BootPort] {
         self.record.ports(self.record.attempt).unwrap_or_default()
     }
@@ -285,36 +306,39 @@ impl<'a> ActiveGuest<'a> {
         wanted: &RequestedNetwork,
         mark: String,
     ) -> Result<Uuid, InterfaceError> {
+        if let Some(port) = wanted.port {
+            // Before it is given: the deletion of the guest frees the ports that are recorded.
+            self.record_port(port, PortOrigin::Given).await?;
+            let request = &self.record.request;
+            return Ok(give_port(self.networks, request, wanted, port).await?);
+        }
         let request = &self.record.request;
-        let (port, origin) = match (wanted.port, wanted.uuid) {
-            (Some(port), _) => {
-                let port = give_port(self.networks, request, wanted, port).await?;
-                (port, PortOrigin::Given)
+        let known = ports_of_guest(self.networks, request).await?;
+        let made = known.iter().find(|port| port.description == mark);
+        let port = match (made, wanted.uuid) {
+            (Some(port), _) if self.has_port(port.id) => port.id,
+            (Some(port), _) => created_port(self.networks, port).await?,
+            (None, Some(network)) => {
+                // A kill after this leaves no other trace of the creation.
+                self.context.record_late_port(request).await?;
+                create_port(self.context, request, wanted, (network, mark)).await?
             }
-            (None, network) => {
-                let known = ports_of_guest(self.networks, request).await?;
-                let made = known.iter().find(|port| port.description == mark);
-                let port = match (made, network) {
-                    (Some(port), _) => created_port(self.networks, port).await?,
-                    (None, Some(network)) => {
-                        // A kill after this leaves no other trace of the creation.
-                        self.context.record_late_port(request.uuid()).await?;
-                        create_port(self.context, request, wanted, (network, mark)).await?
-                    }
-                    (None, None) => {
-                        let reason = "the request names neither a port nor a network".to_owned();
-                        return Err(BootError::from(PortRefusal::Service(reason)).into());
-                    }
-                };
-                (port, PortOrigin::Created)
+            (None, None) => {
+                let reason = "the request names neither a port nor a network".to_owned();
+                return Err(BootError::from(PortRefusal::Service(reason)).into());
             }
         };
-        if !self.ports().iter().any(|known| known.port == port) {
-            let ports = [self.ports(), &[BootPort { port, origin }]].concat();
-            self.record_step(BootStep::Ports, BootStepDetail::Ports(ports))
-                .await?;
-        }
+        self.record_port(port, PortOrigin::Created).await?;
         Ok(port)
+    }
+
+    async fn record_port(&mut self, port: Uuid, origin: PortOrigin) -> Result<(), JournalError> {
+        if self.has_port(port) {
+            return Ok(());
+        }
+        let ports = [self.ports(), &[BootPort { port, origin }]].concat();
+        self.record_step(BootStep::Ports, BootStepDetail::Ports(ports))
+            .await
     }
 
     async fn bind_port(
@@ -329,7 +353,7 @@ impl<'a> ActiveGuest<'a> {
             profile: self.profile_on(self.chosen()?, port, wanted).await?,
             ..self.binding().await?
         };
-        let bound = bind_port(self.networks, &self.record.request, port, &binding).await?;
+        let bound = bind_port(self.networks, &self.record.request, wanted, port, &binding).await?;
         let vif = self.vif(bound, wanted.tag.clone()).await?;
         self.record_vif(vif).await
     }
@@ -345,7 +369,7 @@ impl<'a> ActiveGuest<'a> {
             return Ok(vif.clone());
         }
         let provider = self.claim_function(port, demand).await?;
-        let found = own_port(self.networks, &self.record.request, port).await?;
+        let found = own_port(self.networks, &self.record.request, wanted, port).await?;
         let vif = self.vif(found, wanted.tag.clone()).await?;
         let select = GuestAction::SelectFunction {
             // An earlier run may have bound it to the function that the host has selected.
@@ -367,7 +391,7 @@ impl<'a> ActiveGuest<'a> {
             profile: Some(profile_of_function(&vif, checked_function(&vif, function)?)),
             ..self.binding().await?
         };
-        let bound = bind_port(self.networks, &self.record.request, port, &binding).await?;
+        let bound = bind_port(self.networks, &self.record.request, wanted, port, &binding).await?;
         let vif = self.vif(bound, wanted.tag.clone()).await?;
         self.record_vif(vif).await
     }
@@ -464,6 +488,12 @@ impl<'a> ActiveGuest<'a> {
         let wanted = ConsumerAllocations { resources, ..held };
         match placement.put_allocations(guest, &wanted).await {
             Ok(()) => Ok(()),
+            // The deletion of the server gives back what is left.
+            Err(error @ PlacementError::Refused(_)) if gone.is_some() => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(%guest, error, "failed to release the allocations of a detached port");
+                Ok(())
+            }
             Err(PlacementError::Refused(refusal)) if refusal.status == StatusCode::CONFLICT => {
                 let port = ports.iter().find(|port| {
                     let of_port = providers_of_profile(port.profile.as_ref());

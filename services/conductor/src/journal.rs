@@ -17,7 +17,7 @@ pub use berth_workflow::{AcceptOutcome, JournalError, JournalFuture, StepState, 
 pub(crate) use record::user_fault_of_attempts;
 pub use record::{
     AfterUndo, BootGoal, BootPort, BootRecord, BootStep, BootStepDetail, BootStepRecord,
-    ChosenHost, FailedAttempt, PortOrigin,
+    ChosenHost, FailedAttempt, LatePort, PortOrigin,
 };
 pub use sql::SqlBootJournal;
 
@@ -109,11 +109,11 @@ pub trait BootJournal: Send + Sync {
     /// Records that no claim of this guest can take effect any more.
     fn clear_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()>;
 
-    /// Records that the creation of a port for this guest was not answered, and may take effect later.
-    fn record_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()>;
+    /// Records that the creation of a port was not answered, and may take effect later.
+    fn record_late_port<'a>(&'a self, late: &'a LatePort) -> JournalFuture<'a, ()>;
 
     /// The guests with such ports, sorted by UUID.
-    fn late_ports(&self) -> JournalFuture<'_, Vec<ConsumerUuid>>;
+    fn late_ports(&self) -> JournalFuture<'_, Vec<LatePort>>;
 
     /// Records that no creation of a port for this guest can take effect any more.
     fn clear_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()>;

@@ -11,11 +11,11 @@ use berth_client::NetworkClientError;
 use berth_client::network::PortFilter;
 use berth_hosts::HostTableError;
 use berth_keyed_tasks::KeyedTasks;
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, Disposition};
 use tokio::time::Instant;
 
 use crate::boot_context::BootContext;
-use crate::journal::{BootGoal, BootPort, JournalError};
+use crate::journal::{BootGoal, BootPort, JournalError, LatePort};
 use crate::port_rules::is_marked;
 use crate::scan_interval::ScanInterval;
 
@@ -57,43 +57,55 @@ impl LatePorts {
         if !self.observations().scan.is_due(grace, Instant::now()) {
             return Ok(0);
         }
-        let guests = context.journal.late_ports().await?;
+        let all = context.journal.late_ports().await?;
         self.observations()
             .first_seen
-            .retain(|guest, _| guests.contains(guest));
+            .retain(|guest, _| all.iter().any(|late| late.guest == *guest));
         let mut deleted = 0;
-        for guest in guests {
-            let now = Instant::now();
-            let first_seen = *self.observations().first_seen.entry(guest).or_insert(now);
+        for late in &all {
             // A running boot or deletion finds the ports of its own attempt.
-            if tasks.is_active(&guest) {
+            if tasks.is_active(&late.guest) {
                 continue;
             }
-            let _guard = tasks.lock(guest).await;
-            let record = match context.journal.guest(guest).await {
-                // The guest's ports are unknown; continue with the other guests.
-                Err(JournalError::Unreadable(_)) => continue,
-                record => record?,
-            };
-            let own = match &record {
-                None => Vec::new(),
-                Some(record) => match record.goal {
-                    BootGoal::Failed { .. } => Vec::new(),
-                    BootGoal::Active => record.ports(record.attempt).unwrap_or_default().to_vec(),
-                    _ => continue,
-                },
-            };
-            let of_guest = delete_others(context, guest, &own).await?;
-            deleted += of_guest;
-            if of_guest == 0 && now.duration_since(first_seen) >= grace {
-                // Delete the row first: without the row, nothing is deleted that belongs to the next owner of the UUID.
-                // If the conductor stops in between, `stale_members` removes the ownership.
-                context.journal.clear_late_port(guest).await?;
-                let is_undone = record.is_none_or(|record| record.goal != BootGoal::Active);
-                if is_undone && !context.has_late_effect(guest).await? {
-                    let hosts = &context.scheduler.hosts;
-                    hosts.release_guest(context.owned(guest)).await?;
+            let _guard = tasks.lock(late.guest).await;
+            match self.collect_of(context, late).await {
+                Ok(of_guest) => deleted += of_guest,
+                // The other guests do not wait for this one.
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(guest = %late.guest, error, "failed to collect the late ports of a guest, retrying");
                 }
+            }
+        }
+        Ok(deleted)
+    }
+
+    /// Deletes the late ports of one guest. Returns their number.
+    async fn collect_of(
+        &self,
+        context: &BootContext,
+        late: &LatePort,
+    ) -> Result<usize, LatePortsError> {
+        let (guest, now) = (late.guest, Instant::now());
+        let first_seen = *self.observations().first_seen.entry(guest).or_insert(now);
+        let record = context.journal.guest(guest).await?;
+        let own = match &record {
+            None => Vec::new(),
+            Some(record) => match record.goal {
+                BootGoal::Failed { .. } => Vec::new(),
+                BootGoal::Active => record.ports(record.attempt).unwrap_or_default().to_vec(),
+                _ => return Ok(0),
+            },
+        };
+        let deleted = delete_others(context, late, &own).await?;
+        if deleted == 0 && now.duration_since(first_seen) >= context.options.orphan_grace {
+            // Delete the row first: without the row, nothing is deleted that belongs to the next owner of the UUID.
+            // If the conductor stops in between, `stale_members` removes the ownership.
+            context.journal.clear_late_port(guest).await?;
+            let is_undone = record.is_none_or(|record| record.goal != BootGoal::Active);
+            if is_undone && !context.has_late_effect(guest).await? {
+                let hosts = &context.scheduler.hosts;
+                hosts.release_guest(context.owned(guest)).await?;
             }
         }
         Ok(deleted)
@@ -107,23 +119,36 @@ impl LatePorts {
 /// Deletes the ports that this service created for the guest and that are not among these. Returns their number.
 async fn delete_others(
     context: &BootContext,
-    guest: ConsumerUuid,
+    late: &LatePort,
     own: &[BootPort],
 ) -> Result<usize, LatePortsError> {
+    let guest = late.guest;
     let Some(networks) = &context.networks else {
         return Ok(0);
     };
+    // Tenants may write any device into their ports.
     let filter = PortFilter {
+        project: Some(late.project.clone()),
         device_id: Some(guest.to_string()),
         ..PortFilter::default()
     };
     let mut deleted = 0;
     for port in networks.ports(&filter).await? {
         let is_own = own.iter().any(|known| known.port == port.id);
-        if is_marked(&port) && !is_own {
-            networks.delete_port(port.id).await?;
-            tracing::info!(%guest, port = %port.id, "deleted a late port, whose creation was not answered");
-            deleted += 1;
+        if !is_marked(&port) || is_own {
+            continue;
+        }
+        match networks.delete_port(port.id).await {
+            Ok(_) => {
+                tracing::info!(%guest, port = %port.id, "deleted a late port, whose creation was not answered");
+                deleted += 1;
+            }
+            Err(error) if error.disposition() == Disposition::Retry => return Err(error.into()),
+            // Its owner uses it for something else, for example as the parent of a trunk.
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(%guest, port = %port.id, error, "failed to delete a late port");
+            }
         }
     }
     Ok(deleted)

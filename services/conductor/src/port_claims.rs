@@ -103,8 +103,13 @@ impl ActiveGuest<'_> {
         };
         let of = (provider, class);
         match put_units(self.placement(), self.uuid(), &without, of).await {
-            // The provider is gone, and the claim with it.
-            Ok(()) | Err(ClaimError::Taken(_)) => {}
+            Ok(()) => {}
+            // Something else of the guest no longer fits its host. The deletion of the guest releases all.
+            Err(error @ ClaimError::Taken(_)) => {
+                let (guest, error) = (self.uuid(), &error as &dyn std::error::Error);
+                tracing::warn!(%guest, %port, error, "failed to release the network function of a detached port");
+                return Ok(());
+            }
             Err(error) => return Err(BootError::from(error).into()),
         }
         Ok(self.record_candidate(&chosen, without).await?)

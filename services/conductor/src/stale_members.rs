@@ -99,7 +99,8 @@ impl StaleMembers {
         let own = context.journal.guests_of(&guests).await?;
         let mut own: BTreeSet<_> = own.uuids().collect();
         own.extend(context.journal.late_claims().await?);
-        own.extend(context.journal.late_ports().await?);
+        let late = context.journal.late_ports().await?;
+        own.extend(late.iter().map(|late| late.guest));
         let mut stale = BTreeSet::new();
         for entry in unreported {
             let guest = entry.guest();

@@ -83,7 +83,7 @@ pub(crate) async fn undo(
             BootStep::Ports => {
                 if record.ports(attempt).is_none() {
                     // It ended while it created ports.
-                    context.record_late_port(guest).await?;
+                    context.record_late_port(&record.request).await?;
                 }
                 give_back(context, record, attempt).await?;
             }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use berth_conductor::BootRequest;
 use berth_conductor::journal::{
     AcceptOutcome, BootGoal, BootJournal, BootRecord, BootRecords, BootStep, BootStepRecord,
-    FailedAttempt, JournalError, JournalFuture, SqlBootJournal, StepState, UnreadableRecord,
+    FailedAttempt, JournalError, JournalFuture, LatePort, SqlBootJournal, StepState,
+    UnreadableRecord,
 };
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
@@ -139,11 +140,11 @@ impl BootJournal for FaultyBootJournal {
         self.perform("no late claim".to_owned(), none)
     }
 
-    fn record_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.perform("late port".to_owned(), self.journal.record_late_port(guest))
+    fn record_late_port<'a>(&'a self, late: &'a LatePort) -> JournalFuture<'a, ()> {
+        self.perform("late port".to_owned(), self.journal.record_late_port(late))
     }
 
-    fn late_ports(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
+    fn late_ports(&self) -> JournalFuture<'_, Vec<LatePort>> {
         self.perform("late ports".to_owned(), self.journal.late_ports())
     }
 

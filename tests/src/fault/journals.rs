@@ -327,13 +327,13 @@ impl conductor::BootJournal for GatedBootJournal {
         })
     }
 
-    fn record_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.perform(write("conductor.db late_port", guest), move || {
-            self.inner.record_late_port(guest)
+    fn record_late_port<'a>(&'a self, late: &'a conductor::LatePort) -> JournalFuture<'a, ()> {
+        self.perform(write("conductor.db late_port", late.guest), move || {
+            self.inner.record_late_port(late)
         })
     }
 
-    fn late_ports(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
+    fn late_ports(&self) -> JournalFuture<'_, Vec<conductor::LatePort>> {
         self.perform(read("conductor.db late_ports", ""), || {
             self.inner.late_ports()
         })

@@ -7,6 +7,7 @@ use berth_client::{NetworkClient, NetworkClientError};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use http::StatusCode;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::server_create::network_fault;
@@ -123,7 +124,14 @@ impl ComputeApi {
             return;
         };
         let viewer = self.viewer(call);
-        if let Err(error) = add_names(service, servers, viewer).await {
+        let wait = self.compute.inner.options.agent_wait;
+        let Ok(added) = timeout(wait, add_names(service, servers, viewer)).await else {
+            tracing::warn!(
+                "timed out: the network service did not report the security groups of servers, so they are not shown"
+            );
+            return;
+        };
+        if let Err(error) = added {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "the security groups of servers are unknown, so they are not shown"

@@ -69,7 +69,7 @@ impl BoundBoot {
         let known = match was_begun {
             true => {
                 // A creation that an earlier process sent may take effect after this list.
-                context.record_late_port(request.uuid()).await?;
+                context.record_late_port(request).await?;
                 ports_of_guest(networks, request).await?
             }
             false => Vec::new(),
@@ -123,12 +123,12 @@ impl BoundBoot {
         for (port, wanted) in ports.iter().zip(requested) {
             // The host selects a function for it first.
             if wanted.physical_network.is_some() {
-                bound.push(own_port(networks, request, port.port).await?);
+                bound.push(own_port(networks, request, wanted, port.port).await?);
                 continue;
             }
             let profile = match port_allocation(wanted, &placed.chosen.candidate)? {
                 Some(allocation) => {
-                    let own = own_port(networks, request, port.port).await?;
+                    let own = own_port(networks, request, wanted, port.port).await?;
                     Some(profile_of_allocation(&own, allocation))
                 }
                 None => None,
@@ -137,7 +137,7 @@ impl BoundBoot {
                 profile,
                 ..binding.clone()
             };
-            bound.push(bind_port(networks, request, port.port, &binding).await?);
+            bound.push(bind_port(networks, request, wanted, port.port, &binding).await?);
         }
         let facts = networks.facts(bound).await?;
         let vifs = network_info(&facts, &self.origins(ports));
@@ -179,7 +179,8 @@ impl NetworkedBoot {
         let binding = binding(&placed.record.request, &placed.chosen, extensions);
         let request = &placed.record.request;
         let mut bound = Vec::new();
-        for vif in &self.vifs {
+        let requested = &request.body().requested_networks;
+        for (vif, wanted) in self.vifs.iter().zip(requested) {
             let function = functions.iter().find(|function| function.port == vif.id);
             bound.push(match function {
                 Some(function) => {
@@ -188,9 +189,9 @@ impl NetworkedBoot {
                         profile: Some(profile_of_function(vif, function)),
                         ..binding.clone()
                     };
-                    bind_port(networks, request, vif.id, &binding).await?
+                    bind_port(networks, request, wanted, vif.id, &binding).await?
                 }
-                None => own_port(networks, request, vif.id).await?,
+                None => own_port(networks, request, wanted, vif.id).await?,
             });
         }
         let origins = self.vifs.iter().map(|vif| VifOrigin {
@@ -203,30 +204,37 @@ impl NetworkedBoot {
     }
 }
 
-/// A port that the guest has.
+/// A port that the guest has. Its owner may have given it to another server, or changed its kind, since it was requested.
 pub(crate) async fn own_port(
     networks: &NetworkClient,
     request: &BootRequest,
+    wanted: &RequestedNetwork,
     id: Uuid,
 ) -> Result<PortRecord, BootError> {
     let guest = *request.uuid().as_uuid();
     let port = networks.port(id).await?;
-    check_port(id, port.as_ref(), request.project_id(), guest)?;
+    let found = check_port(id, port.as_ref(), request.project_id(), guest)?;
+    check_kind(found, wanted)?;
     let own = port.filter(|port| port.device_id == guest.to_string());
     Ok(own.ok_or(PortRefusal::InUse(id))?)
 }
 
-/// Binds a port of the guest. Its owner may have given it to another server meanwhile, which then keeps it.
+/// Binds a port of the guest, as it was requested.
 pub(crate) async fn bind_port(
     networks: &NetworkClient,
     request: &BootRequest,
+    wanted: &RequestedNetwork,
     id: Uuid,
     binding: &BindPortBody,
 ) -> Result<PortRecord, BootError> {
     for _ in 0..PORT_TRIES {
-        let port = own_port(networks, request, id).await?;
+        let port = own_port(networks, request, wanted, id).await?;
         match networks.bind_port(id, binding, port.revision_number).await {
-            Ok(bound) => return Ok(bound),
+            Ok(bound) => {
+                // Without revision numbers it may have changed since it was read.
+                check_kind(&bound, wanted)?;
+                return Ok(bound);
+            }
             Err(NetworkClientError::Changed(_)) => {}
             Err(error) => return Err(not_bound(error)),
         }
@@ -242,7 +250,8 @@ pub(crate) fn checked_function<'a>(
     match is_function_for(vif, function) {
         true => Ok(function),
         false => Err(BootError::NotBuilt(format!(
-            "the host selected an invalid network function for port {}: {function:?}",
+            "the host selected an invalid network function for port {}: its physical network, PCI address, IDs or MAC address is \
+             not that of such a function",
             vif.id
         ))),
     }
@@ -302,7 +311,7 @@ pub(crate) async fn create_port(
             Err(PortRefusal::Service(error.what()).into())
         }
         Err(error) if error.disposition() == Disposition::Refresh => {
-            context.record_late_port(request.uuid()).await?;
+            context.record_late_port(request).await?;
             Err(BootError::PortsUnknown(error))
         }
         Err(error) => Err(error.into()),

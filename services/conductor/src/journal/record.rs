@@ -16,6 +16,14 @@ use uuid::Uuid;
 use super::schema::SCHEMA;
 use crate::{BootRequest, HostNode};
 
+/// A guest with an unanswered creation of a port, which may take effect later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LatePort {
+    pub guest: ConsumerUuid,
+    /// The project of the guest and its ports.
+    pub project: String,
+}
+
 /// The steps of an attempt, in order.
 #[derive(
     Debug,

@@ -70,7 +70,8 @@ const OPEN: &str = concat!(
 const LATE_CLAIM: &str = "CREATE TABLE IF NOT EXISTS late_claim (guest TEXT NOT NULL PRIMARY KEY)";
 
 /// The guests with late ports.
-const LATE_PORT: &str = "CREATE TABLE IF NOT EXISTS late_port (guest TEXT NOT NULL PRIMARY KEY)";
+const LATE_PORT: &str =
+    "CREATE TABLE IF NOT EXISTS late_port (guest TEXT NOT NULL PRIMARY KEY, project TEXT NOT NULL)";
 
 /// Reads the conductor's UUID; creates it if it is missing.
 pub(super) struct ReadOwner;

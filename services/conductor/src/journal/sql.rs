@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::schema::{ReadOwner, open};
 use super::{
     BootGoal, BootJournal, BootRecord, BootRecords, BootStep, BootStepDetail, BootStepRecord,
-    FailedAttempt,
+    FailedAttempt, LatePort,
 };
 use crate::BootRequest;
 
@@ -242,13 +242,23 @@ impl BootJournal for SqlBootJournal {
         self.execute(Statement::new(sql).bind(guest.to_string()))
     }
 
-    fn record_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
-        let sql = "INSERT INTO late_port (guest) VALUES (?) ON CONFLICT DO NOTHING";
-        self.execute(Statement::new(sql).bind(guest.to_string()))
+    fn record_late_port<'a>(&'a self, late: &'a LatePort) -> JournalFuture<'a, ()> {
+        let sql = "INSERT INTO late_port (guest, project) VALUES (?, ?) ON CONFLICT DO NOTHING";
+        let statement = Statement::new(sql).bind(late.guest.to_string());
+        self.execute(statement.bind(late.project.as_str()))
     }
 
-    fn late_ports(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
-        Box::pin(self.uuids("SELECT guest FROM late_port ORDER BY guest"))
+    fn late_ports(&self) -> JournalFuture<'_, Vec<LatePort>> {
+        Box::pin(async move {
+            let rows = self
+                .texts("SELECT guest, project FROM late_port ORDER BY guest")
+                .await?;
+            let late = rows.into_iter().filter_map(|[guest, project]| {
+                let guest = guest.parse().ok()?;
+                Some(LatePort { guest, project })
+            });
+            Ok(late.collect())
+        })
     }
 
     fn clear_late_port(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {

@@ -430,12 +430,16 @@ async fn the_requests_of_all_guests_are_those_of_every_attempt() {
 
 #[tokio::test]
 async fn a_guest_with_a_possible_late_claim_or_port_is_remembered_after_its_record_is_deleted() {
+    let late = LatePort {
+        guest: guest(),
+        project: "p".to_owned(),
+    };
     let folder = tempfile::tempdir().unwrap();
     let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     journal.accept(&request("vm")).await.unwrap();
     for _ in 0..2 {
         journal.record_late_claim(guest()).await.unwrap();
-        journal.record_late_port(guest()).await.unwrap();
+        journal.record_late_port(&late).await.unwrap();
     }
     journal.delete_guest(guest()).await.unwrap();
     journal.close().await;
@@ -444,7 +448,7 @@ async fn a_guest_with_a_possible_late_claim_or_port_is_remembered_after_its_reco
     assert_eq!(journal.late_claims().await.unwrap(), [guest()]);
     journal.clear_late_claim(guest()).await.unwrap();
     assert_eq!(journal.late_claims().await.unwrap(), []);
-    assert_eq!(journal.late_ports().await.unwrap(), [guest()]);
+    assert_eq!(journal.late_ports().await.unwrap(), [late]);
     journal.clear_late_port(guest()).await.unwrap();
     assert_eq!(journal.late_ports().await.unwrap(), []);
 }

@@ -1,5 +1,6 @@
 //! The Keystone and the Neutron that tests share.
 
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use berth_client::{
@@ -113,7 +114,10 @@ impl NetworkCloud {
     }
 
     /// A network of the tenant with a subnet on a VLAN of the physical network `storage`.
-    pub(super) async fn vlan_network(&self, name: &str, vlan: u16, cidr: &str) -> Uuid {
+    pub(super) async fn vlan_network(&self, name: &str, cidr: &str) -> Uuid {
+        /// A VLAN of the physical network has one network.
+        static NEXT_VLAN: AtomicU16 = AtomicU16::new(100);
+        let vlan = NEXT_VLAN.fetch_add(1, Ordering::Relaxed);
         let network = json!({"network": {
             "name": name,
             "tenant_id": self.tenant(),

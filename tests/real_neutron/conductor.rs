@@ -297,17 +297,17 @@ async fn a_guest_gets_its_ports_in_order_bound_to_its_host_and_gives_them_back()
     stage.stage.judge().await;
 }
 
-/// A stage whose host has a network card on `storage`, and whose given port is direct, on this VLAN.
-async fn direct_stage(name: &str, vlan: u16) -> PortStage {
-    function_stage(name, vlan, "direct").await
+/// A stage whose host has a network card on `storage`, and whose given port is direct, on a VLAN.
+async fn direct_stage(name: &str) -> PortStage {
+    function_stage(name, "direct").await
 }
 
-/// A stage whose host has a network card on `storage`, and whose given port is of this kind, on this VLAN.
-async fn function_stage(name: &str, vlan: u16, vnic_type: &str) -> PortStage {
+/// A stage whose host has a network card on `storage`, and whose given port is of this kind, on a VLAN.
+async fn function_stage(name: &str, vnic_type: &str) -> PortStage {
     let stage = PortStage::new(name).await;
     stage.stage.add_network_card("storage", 2).await;
     let cloud = NetworkCloud::shared();
-    let network = cloud.vlan_network(name, vlan, "192.0.2.0/24").await;
+    let network = cloud.vlan_network(name, "192.0.2.0/24").await;
     let mut wanted = cloud.port_of(network, Uuid::nil());
     wanted.device_id = String::new();
     wanted.vnic_type = Some(vnic_type.to_owned());
@@ -376,7 +376,7 @@ impl PortStage {
 
 #[tokio::test]
 async fn a_direct_port_is_bound_to_the_function_that_the_host_selects_and_is_free_again() {
-    let stage = direct_stage("direct", 100).await;
+    let stage = direct_stage("direct").await;
     stage.stage.effects.begin(None);
     let conductor = stage.stage.conductor();
     let request = stage.direct_request(1);
@@ -402,17 +402,16 @@ async fn a_direct_port_is_bound_to_the_function_that_the_host_selects_and_is_fre
 
 #[tokio::test]
 async fn a_macvtap_port_has_a_function_and_a_direct_physical_one_a_card_with_its_address() {
-    for (vlan, vnic_type, vif_type, slot, key) in [
-        (103, "macvtap", "hw_veb", "0000:85:10.0", "pf_mac_address"),
+    for (vnic_type, vif_type, slot, key) in [
+        ("macvtap", "hw_veb", "0000:85:10.0", "pf_mac_address"),
         (
-            104,
             "direct-physical",
             "hostdev_physical",
             "0000:86:00.0",
             "device_mac_address",
         ),
     ] {
-        let stage = function_stage(vnic_type, vlan, vnic_type).await;
+        let stage = function_stage(vnic_type, vnic_type).await;
         stage.stage.add_whole_card("storage").await;
         stage.stage.effects.begin(None);
         let conductor = stage.stage.conductor();
@@ -442,7 +441,7 @@ async fn a_macvtap_port_has_a_function_and_a_direct_physical_one_a_card_with_its
 /// Its owner may change an unbound port at any time.
 #[tokio::test]
 async fn a_port_that_is_no_longer_direct_when_its_function_was_selected_is_not_bound() {
-    let stage = direct_stage("direct-changed", 104).await;
+    let stage = direct_stage("direct-changed").await;
     stage.stage.effects.begin(None);
     let path = format!("/v2.0/ports/{}", stage.given);
     stage
@@ -467,7 +466,7 @@ async fn a_port_that_is_no_longer_direct_when_its_function_was_selected_is_not_b
 
 #[tokio::test]
 async fn a_direct_port_is_bound_once_or_free_whatever_fails_on_the_way() {
-    let stage = direct_stage("direct-sweep", 101).await;
+    let stage = direct_stage("direct-sweep").await;
     let boot = async |number: u32, fault: Option<(EffectSide, BootFault)>| -> bool {
         stage.stage.effects.begin(fault);
         let request = stage.direct_request(number);
@@ -566,7 +565,7 @@ impl PortStage {
 #[tokio::test]
 async fn a_direct_port_is_attached_with_a_claimed_function_and_detached_whatever_fails_on_the_way()
 {
-    let stage = direct_stage("direct-attached", 102).await;
+    let stage = direct_stage("direct-attached").await;
     stage.stage.effects.begin(None);
     let conductor = stage.stage.conductor();
     let request = stage.request_with(1, "gpu", &json!([{"uuid": stage.network}]));

@@ -75,7 +75,7 @@ async fn a_port_with_guarantees_gets_them_from_the_hosts_bridge_and_gives_them_b
         held(&stage.ports.stage, server).await
     };
     let policy = policy("guarantees");
-    let network = cloud.vlan_network("guarantees", 112, "192.0.2.0/24").await;
+    let network = cloud.vlan_network("guarantees", "192.0.2.0/24").await;
     let port = || port_with(network, policy);
     let now = async |id: Uuid| -> PortRecord {
         client.port(id).await.expect("an answer").expect("the port")
@@ -206,7 +206,7 @@ async fn an_attached_port_claims_once_and_gives_it_back_whatever_fails_on_the_wa
     boots.add_bandwidth("storage").await;
     let stage = PortStage::over("guarantees-sweep", boots).await;
     let cloud = NetworkCloud::shared();
-    let network = cloud.vlan_network("guarantees-sweep", 113, "192.0.2.0/24");
+    let network = cloud.vlan_network("guarantees-sweep", "192.0.2.0/24");
     let port = port_with(network.await, policy("guarantees-sweep"));
     let now = async || {
         stage

@@ -188,7 +188,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Attaches a port to a guest, also while it runs. A guest that has the port keeps it.
     ///
     /// Errors: the guest is unknown or busy, the port cannot be plugged, or the hypervisor refuses. The guest is then unchanged,
-    /// unless the hypervisor did not answer: the same call continues.
+    /// unless the hypervisor did not answer: the same call continues. If the settings of the port's function cannot be taken back
+    /// either, the record keeps the interface, and the detachment takes them back.
     pub async fn attach_interface(
         &self,
         uuid: ConsumerUuid,
@@ -263,10 +264,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             // An earlier call attached it.
             Err(error) if self.has_interface(uuid, interface.mac).await? => Err(error),
             Err(error) => {
-                // A port that stays plugged is an orphan, which the sync loop removes. A function stays the guest's until the
-                // port is detached.
-                if let Err(error) = context.resources.unplug_ports(&port).await {
+                let unplugged = context.resources.unplug_ports(&port).await;
+                if let Err(error) = &unplugged {
                     tracing::warn!(guest = %uuid, %error, "failed to unplug a port that could not be attached");
+                }
+                // A tap that stays is an orphan, which the sync loop removes. The loop does not know settings of functions, so the
+                // interface stays in the record until the detachment has taken them back.
+                if unplugged.is_err() && function.is_some() {
+                    return Err(error);
                 }
                 let overrides = with_interfaces(&record, others)?;
                 context

@@ -1,7 +1,8 @@
 //! Virtual functions of network cards (SR-IOV): their MAC address, VLAN and trust, which only the physical function can set.
 //!
 //! The hypervisor sets MAC address and VLAN of a function that the guest drives. The agent sets those of a function below a
-//! macvtap, and the trust of both, also when it is off: an earlier user of the function may have left it on. The functions are read below `/sys/bus/pci/devices`, and set by `ip` of iproute2.
+//! macvtap, and the trust of both, also when it is off: an earlier user of the function may have left it on. The functions are
+//! read below `/sys/bus/pci/devices`, and set by `ip` of iproute2.
 
 use std::path::{Path, PathBuf};
 

@@ -326,6 +326,7 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
         | TransitionError::Power(
             PowerError::Interface(_)
             | PowerError::WrongFunction { .. }
+            | PowerError::OtherFunctionKind { .. }
             | PowerError::OtherPort { .. }
             | PowerError::MissingPort { .. }
             | PowerError::PhysicalPort { .. },

@@ -48,6 +48,7 @@ use berth_wire::guest::{GuestBuild, NetworkSource};
 use crate::create::parse::ParsedBuild;
 use crate::fit::fit;
 use crate::guests::{Guests, GuestsError};
+use crate::interfaces::selected_kind;
 use crate::power::{PowerError, ensure_idle};
 use crate::resources::GuestResources;
 
@@ -120,7 +121,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Selects a free function of a network card for a port that is attached next, and gives it to the guest. `provider` is the
     /// card's provider, on which the guest has an allocation. A guest that has a function for the port keeps it.
     ///
-    /// Errors: the guest is unknown or busy, or the card has no free function.
+    /// Errors: the guest is unknown or busy, the card has no free function, or the guest has a function for a port of another
+    /// kind.
     pub async fn select_function(
         &self,
         uuid: ConsumerUuid,
@@ -131,8 +133,16 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let build_context = build_context.ok_or(BuildError::BuildsNotSupported)?;
         let (_guard, record) = self.lock_record(uuid).await?;
         ensure_idle(&record)?;
-        if record.function_of(port.port).is_some() {
-            return Ok(InterfaceOutcome::Unchanged);
+        if let Some(function) = record.function_of(port.port) {
+            let selected = selected_kind(&record.request, function);
+            return match selected == port.kind {
+                true => Ok(InterfaceOutcome::Unchanged),
+                false => Err(PowerError::OtherFunctionKind {
+                    port: port.port,
+                    found: port.kind,
+                    selected,
+                }),
+            };
         }
         if record.request.host_placement().build_digest().is_none() {
             // A repeated complete request must equal the recorded one.

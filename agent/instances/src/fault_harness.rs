@@ -55,6 +55,8 @@ pub enum SimulatedFailure {
     PrepareFails(u32),
     /// The hypervisor attaches no interfaces.
     AttachFails,
+    /// Ports cannot be unplugged.
+    UnplugFails,
     /// Plugged ports do not work.
     PortNeverWorks,
     ResetFails(u32),

@@ -10,15 +10,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_journal::{
-    DeviceClaim, Goal, GuestRecord, InstanceOverrides, NamedDevice as _, NetworkFunction,
-    ReleasedDevices,
+    DeviceClaim, Goal, GuestRecord, GuestRequest, InstanceOverrides, NamedDevice as _,
+    NetworkFunction, ReleasedDevices,
 };
-use berth_model::{ConsumerUuid, Disposition, PciAddress};
+use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{
-    DeviceOrigin, GuestDevice, GuestDevices, GuestInterface, GuestInterfaces, GuestSpec,
-    GuestSpecError, InterfaceSource, MacAddress,
+    DeviceOrigin, GuestDevice, GuestDevices, GuestInterface, GuestInterfaces, GuestPort, GuestSpec,
+    GuestSpecError, InterfaceSource, MacAddress, PciManagement, PortConnection,
 };
 use berth_virt::{GuestError, InterfaceOutcome, VirtDriver, WantedDevice};
+use berth_wire::conductor::FunctionVnicType;
 use berth_wire::guest::ActionId;
 use uuid::Uuid;
 
@@ -82,58 +83,91 @@ fn refuse_physical(interface: &GuestInterface) -> Result<(), PowerError> {
     }
 }
 
-/// Checks that a port that is attached is bound to the function that was selected for it, or needs none.
-fn check_function(record: &GuestRecord, interface: &GuestInterface) -> Result<(), PowerError> {
-    let InterfaceSource::Port(bound) = &interface.source else {
-        return Ok(());
-    };
+/// The kind of port that a function was selected for.
+pub(crate) fn selected_kind(
+    request: &GuestRequest,
+    function: &NetworkFunction,
+) -> FunctionVnicType {
+    if function.facts.number.is_none() {
+        return FunctionVnicType::DirectPhysical;
+    }
+    let mut devices = request.spec().devices.as_slice().iter();
+    let is_host_driven = devices.any(|attached| {
+        let is_pci = matches!(
+            attached.device,
+            GuestDevice::Pci {
+                managed: PciManagement::HostDriver,
+                ..
+            }
+        );
+        is_pci && attached.origin == DeviceOrigin::Port(function.port)
+    });
+    match is_host_driven {
+        true => FunctionVnicType::Macvtap,
+        false => FunctionVnicType::Direct,
+    }
+}
+
+/// The kind of port that a connection is for; `None` for a tap.
+fn bound_kind(connection: &PortConnection) -> Option<FunctionVnicType> {
+    match connection {
+        PortConnection::NetworkFunction { .. } => Some(FunctionVnicType::Direct),
+        PortConnection::Macvtap { .. } => Some(FunctionVnicType::Macvtap),
+        PortConnection::PhysicalFunction { .. } => Some(FunctionVnicType::DirectPhysical),
+        PortConnection::OpenVswitch { .. } => None,
+    }
+}
+
+/// Checks that a port is bound to the function that was selected for it, and as the kind of port that it was selected for; or
+/// that it needs none. A tenant may change `binding:vnic_type` in between.
+fn check_function(
+    request: &GuestRequest,
+    bound: &GuestPort,
+    selected: Option<&NetworkFunction>,
+) -> Result<(), PowerError> {
     let (port, found) = (bound.id(), bound.network_function());
-    let selected = record.function_of(port).map(|function| function.address);
-    match found == selected {
-        true => Ok(()),
-        false => Err(PowerError::WrongFunction {
+    let address = selected.map(|function| function.address);
+    if found != address {
+        return Err(PowerError::WrongFunction {
+            port,
+            found,
+            selected: address,
+        });
+    }
+    let selected = selected.map(|function| selected_kind(request, function));
+    match (bound_kind(bound.connection()), selected) {
+        (Some(found), Some(selected)) if found != selected => Err(PowerError::OtherFunctionKind {
             port,
             found,
             selected,
         }),
+        _ => Ok(()),
     }
 }
 
-/// Checks that these are the guest's ports, each with the function that was selected for it, or none. `others` are its ports that
-/// need no function.
-fn check_bound(
-    interfaces: &[GuestInterface],
-    others: &[GuestInterface],
-    functions: &[NetworkFunction],
-) -> Result<(), PowerError> {
+/// Checks that these are the guest's ports, each with the function that was selected for it, or none.
+fn check_bound(interfaces: &[GuestInterface], request: &GuestRequest) -> Result<(), PowerError> {
     let bound = interfaces.iter().filter_map(|interface| {
         let InterfaceSource::Port(port) = &interface.source else {
             return None;
         };
-        Some((port.id(), port.network_function()))
+        Some((port.id(), port))
     });
-    let bound: BTreeMap<Uuid, Option<PciAddress>> = bound.collect();
-    let selected = functions
-        .iter()
-        .map(|function| (function.port, function.address));
-    let selected: BTreeMap<Uuid, PciAddress> = selected.collect();
-    let own = others.iter().filter_map(port_of);
+    let bound: BTreeMap<Uuid, _> = bound.collect();
+    let selected = request.host_placement().network_functions().iter();
+    let selected: BTreeMap<Uuid, _> = selected.map(|function| (function.port, function)).collect();
+    // The interfaces of the request are its ports that need no function.
+    let own = request.spec().interfaces.as_slice().iter();
+    let own = own.filter_map(port_of);
     let own: BTreeSet<Uuid> = own.chain(selected.keys().copied()).collect();
     if let Some(port) = bound.keys().find(|port| !own.contains(port)) {
         return Err(PowerError::OtherPort { port: *port });
     }
     for port in own {
-        let Some(found) = bound.get(&port).copied() else {
+        let Some(bound) = bound.get(&port) else {
             return Err(PowerError::MissingPort { port });
         };
-        let selected = selected.get(&port).copied();
-        if found != selected {
-            return Err(PowerError::WrongFunction {
-                port,
-                found,
-                selected,
-            });
-        }
+        check_function(request, bound, selected.get(&port).copied())?;
     }
     Ok(())
 }
@@ -154,7 +188,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Attaches a port to a guest, also while it runs. A guest that has the port keeps it.
     ///
     /// Errors: the guest is unknown or busy, the port cannot be plugged, or the hypervisor refuses. The guest is then unchanged,
-    /// unless the hypervisor did not answer: the same call continues.
+    /// unless the hypervisor did not answer: the same call continues. If the settings of the port's function cannot be taken back
+    /// either, the record keeps the interface, and the detachment takes them back.
     pub async fn attach_interface(
         &self,
         uuid: ConsumerUuid,
@@ -170,7 +205,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             return Ok(InterfaceOutcome::Unchanged);
         }
         refuse_physical(&interface)?;
-        check_function(&record, &interface)?;
+        if let InterfaceSource::Port(port) = &interface.source {
+            check_function(&record.request, port, record.function_of(port.id()))?;
+        }
         let others = match port_of(&interface) {
             Some(port) => without(&record, port),
             None => record.interfaces().as_slice().to_vec(),
@@ -227,10 +264,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             // An earlier call attached it.
             Err(error) if self.has_interface(uuid, interface.mac).await? => Err(error),
             Err(error) => {
-                // A port that stays plugged is an orphan, which the sync loop removes. A function stays the guest's until the
-                // port is detached.
-                if let Err(error) = context.resources.unplug_ports(&port).await {
+                let unplugged = context.resources.unplug_ports(&port).await;
+                if let Err(error) = &unplugged {
                     tracing::warn!(guest = %uuid, %error, "failed to unplug a port that could not be attached");
+                }
+                // A tap that stays is an orphan, which the sync loop removes. The loop does not know settings of functions, so the
+                // interface stays in the record until the detachment has taken them back.
+                if unplugged.is_err() && function.is_some() {
+                    return Err(error);
                 }
                 let overrides = with_interfaces(&record, others)?;
                 context
@@ -245,7 +286,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Binds the ports of a guest to the network functions that were selected for them. The guest then starts. `interfaces` are
     /// all ports of the guest, in their order. The call changes nothing if the ports are bound.
     ///
-    /// Errors: the guest is unknown or being deleted, or a port is missing, or is bound to another function.
+    /// Errors: the guest is unknown or being deleted, or a port is missing, or is bound to another function or as another kind.
     pub async fn bind_ports(
         &self,
         uuid: ConsumerUuid,
@@ -258,9 +299,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if record.awaited_port().is_none() {
             return Ok(InterfaceOutcome::Unchanged);
         }
-        let functions = record.request.host_placement().network_functions();
+        check_bound(interfaces, &record.request)?;
         let own = record.request.spec().interfaces.as_slice();
-        check_bound(interfaces, own, functions)?;
         let others = own.iter().filter(|interface| port_of(interface).is_none());
         let all = others.chain(interfaces).cloned().collect();
         let overrides = with_interfaces(&record, all).map_err(PowerError::Interface)?;

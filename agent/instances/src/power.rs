@@ -17,6 +17,7 @@ use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
     GuestError, GuestPowerOutcome, GuestSpawnOutcome, PowerAction, PowerState, VirtDriver,
 };
+use berth_wire::conductor::FunctionVnicType;
 use berth_wire::guest::ActionId;
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -56,6 +57,16 @@ pub enum PowerError {
         port: Uuid,
         found: Option<PciAddress>,
         selected: Option<PciAddress>,
+    },
+    /// A port needs another kind of function than the one that was selected for it.
+    #[error(
+        "port {port} is a {} port (binding:vnic_type), and this host selected a function for a {} port; expected \
+         binding:vnic_type {}", found.as_str(), selected.as_str(), selected.as_str()
+    )]
+    OtherFunctionKind {
+        port: Uuid,
+        found: FunctionVnicType,
+        selected: FunctionVnicType,
     },
     /// The guest has no such port.
     #[error("port {port} is not one of the guest's ports")]

@@ -362,20 +362,20 @@ impl VirtDriver for LibvirtDriver {
     }
 
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
-        let starts = self.starts.clone();
+        let (starts, sysfs) = (self.starts.clone(), self.sysfs());
         self.connection
             .call("listing the guests", move |session| {
-                let listed = guests::guests(session.connect(), &starts);
+                let listed = guests::guests(session.connect(), &starts, sysfs.as_ref());
                 listed.map_err(|error| guests::map_unreliable(session, error))
             })
             .await?
     }
 
     async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
-        let starts = self.starts.clone();
+        let (starts, sysfs) = (self.starts.clone(), self.sysfs());
         self.connection
             .call("looking for a guest", move |session| {
-                let found = guests::one(session.connect(), &starts, uuid);
+                let found = guests::one(session.connect(), &starts, uuid, sysfs.as_ref());
                 found.map_err(|error| guests::map_unreliable(session, error))
             })
             .await?

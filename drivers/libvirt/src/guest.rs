@@ -7,6 +7,7 @@ mod placement;
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::PciAddress;
+use berth_sysfs::{Sysfs, SysfsError};
 use berth_virt::{CpuSet, PowerState};
 use roxmltree::Node;
 use uuid::Uuid;
@@ -33,7 +34,10 @@ pub(crate) struct LibvirtGuest {
     /// The host cells of its memory as a whole.
     pub(crate) nodes: Option<CpuSet>,
     pub(crate) mdevs: Vec<Uuid>,
+    /// The functions that are passed through.
     pub(crate) functions: BTreeSet<PciAddress>,
+    /// The host's network interfaces below its macvtaps.
+    pub(crate) macvtap_links: BTreeSet<String>,
     /// Our metadata, if the guest is ours.
     pub(crate) mark: Option<GuestMetadata>,
 }
@@ -67,6 +71,7 @@ impl LibvirtGuest {
             nodes: nodes(&reader, domain)?,
             mdevs: mdevs(&reader, domain)?,
             functions: functions(&reader, domain)?,
+            macvtap_links: macvtap_links(domain),
             mark: GuestMetadata::read(&reader, domain)?,
         })
     }
@@ -217,6 +222,36 @@ fn functions(reader: &Reader<'_>, domain: Node<'_, '_>) -> Result<BTreeSet<PciAd
                 .ok_or_else(|| reader.unexpected("source/address", "", "a PCI function's address"))
         })
         .collect()
+}
+
+/// The host's network interfaces below a guest's macvtaps.
+pub(crate) fn macvtap_links(domain: Node<'_, '_>) -> BTreeSet<String> {
+    xml::find(domain, &["devices"])
+        .into_iter()
+        .flat_map(|devices| xml::children(devices, "interface"))
+        .filter(|interface| interface.attribute("type") == Some("direct"))
+        .filter_map(|interface| xml::find(interface, &["source"])?.attribute("dev"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The functions below a guest's macvtaps.
+///
+/// None for a guest of Berth that is off: its definition may have the previous name of an interface, and is written again
+/// before it starts. The journal has its functions.
+pub(crate) fn macvtap_functions(
+    links: &BTreeSet<String>,
+    (state, is_own): (PowerState, bool),
+    sysfs: Option<&Sysfs>,
+) -> Result<BTreeSet<PciAddress>, SysfsError> {
+    let sysfs = sysfs.filter(|_| !(is_own && state == PowerState::ShutOff));
+    let Some(sysfs) = sysfs else {
+        return Ok(BTreeSet::new());
+    };
+    let functions = links
+        .iter()
+        .map(|link| sysfs.function_of_network_name(link));
+    functions.filter_map(Result::transpose).collect()
 }
 
 /// Parses a PCI address. libvirt writes numbers as `0x..` and also accepts decimal ones. A missing domain is 0.

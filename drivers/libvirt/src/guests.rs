@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
-use berth_virt::guest_spec::GuestSpec;
+use berth_virt::guest_spec::{GuestDevice, GuestSpec, PciManagement};
 use berth_virt::{
     GuestError, GuestHardware, GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome, HeldDevice,
-    PowerState,
+    HostDeviceId, PowerState,
 };
 use virt::connect::Connect;
 use virt::domain::{
@@ -76,13 +76,14 @@ pub(crate) fn map_unreliable(session: &Session, error: GuestError) -> GuestError
     }
 }
 
-/// All guests that libvirt has.
+/// All guests that libvirt has. The functions below their macvtaps are in `sysfs`.
 pub(crate) fn guests(
     connect: &Connect,
     starts: &Starts,
+    sysfs: Option<&Sysfs>,
 ) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
     let mut guests = BTreeMap::new();
-    for (uuid, domain, mut guest) in listed(connect)? {
+    for (uuid, domain, mut guest) in listed(connect, sysfs)? {
         guest.stuck = starts.stuck(&domain, uuid);
         guests.insert(uuid, guest);
     }
@@ -90,16 +91,17 @@ pub(crate) fn guests(
     Ok(guests)
 }
 
-/// The guest of this UUID.
+/// The guest of this UUID. The functions below its macvtaps are in `sysfs`.
 pub(crate) fn one(
     connect: &Connect,
     starts: &Starts,
     uuid: ConsumerUuid,
+    sysfs: Option<&Sysfs>,
 ) -> Result<Option<GuestOnHost>, GuestError> {
     let Some(domain) = find(connect, uuid)? else {
         return Ok(None);
     };
-    let found = readable(connect, &domain, uuid)?;
+    let found = readable(connect, &domain, uuid, sysfs)?;
     Ok(found.map(|mut guest| {
         guest.stuck = starts.stuck(&domain, uuid);
         guest
@@ -107,7 +109,10 @@ pub(crate) fn one(
 }
 
 /// All guests that libvirt has, each with its handle.
-fn listed(connect: &Connect) -> Result<Vec<(ConsumerUuid, Domain, GuestOnHost)>, GuestError> {
+fn listed(
+    connect: &Connect,
+    sysfs: Option<&Sysfs>,
+) -> Result<Vec<(ConsumerUuid, Domain, GuestOnHost)>, GuestError> {
     let no_guest = ConsumerUuid::from(uuid::Uuid::nil());
     let domains = connect
         .list_all_domains(0)
@@ -118,7 +123,7 @@ fn listed(connect: &Connect) -> Result<Vec<(ConsumerUuid, Domain, GuestOnHost)>,
             .uuid()
             .map_err(refused(no_guest, "virDomainGetUUID"))?;
         let uuid = ConsumerUuid::from(uuid);
-        let found = readable(connect, &domain, uuid)?;
+        let found = readable(connect, &domain, uuid, sysfs)?;
         guests.extend(found.map(|guest| (uuid, domain, guest)));
     }
     Ok(guests)
@@ -129,8 +134,9 @@ fn readable(
     connect: &Connect,
     domain: &Domain,
     uuid: ConsumerUuid,
+    sysfs: Option<&Sysfs>,
 ) -> Result<Option<GuestOnHost>, GuestError> {
-    match guest(domain, uuid) {
+    match guest_with_macvtaps(domain, uuid, sysfs) {
         Err(error) if connect.is_alive().unwrap_or(false) => {
             Ok(Some(unreadable(domain, uuid, &error)))
         }
@@ -152,14 +158,23 @@ fn unreadable(domain: &Domain, uuid: ConsumerUuid, error: &GuestError) -> GuestO
     }
 }
 
-/// One guest; `None` if it disappeared since it was listed.
+/// One guest without the functions below its macvtaps; `None` if it disappeared since it was listed.
 fn guest(domain: &Domain, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
+    guest_with_macvtaps(domain, uuid, None)
+}
+
+/// One guest; `None` if it disappeared since it was listed.
+fn guest_with_macvtaps(
+    domain: &Domain,
+    uuid: ConsumerUuid,
+    sysfs: Option<&Sysfs>,
+) -> Result<Option<GuestOnHost>, GuestError> {
     let seen = domain
         .name()
         .and_then(|name| Ok((name, domain.xml_desc(0)?, domain.state()?)));
     match seen {
         Ok((name, text, (state, reason))) => {
-            let guest = document::guest(name, &text, power_state(state))?;
+            let guest = document::guest(name, &text, power_state(state), sysfs)?;
             Ok(Some(GuestOnHost {
                 ended_by_hypervisor: was_ended_by_libvirtd(reason),
                 ..guest
@@ -268,7 +283,7 @@ fn is_the_same(domain: &Domain, spec: &GuestSpec) -> Result<(), GuestError> {
 }
 
 /// Restores processors, memory, disks and interfaces of a guest that is off, if they were changed, and gives it the screen
-/// that guests of this host have now. A guest with saved memory is not changed.
+/// that guests of this host have now. Writes macvtaps in each case. A guest with saved memory is not changed.
 fn with_its_hardware(
     connect: &Connect,
     domain: Domain,
@@ -281,7 +296,12 @@ fn with_its_hardware(
         return Ok(domain);
     };
     let difference = has.difference(&GuestHardware::of(spec));
-    let is_current = difference.is_none() && console::has_screen_of(&domain, uuid, options)?;
+    let devices = spec.devices.as_slice().iter();
+    let mut devices = devices.map(|attached| attached.device);
+    // The definition has the name of a macvtap's network interface, and another function may have that name by now.
+    let has_macvtap = devices.any(|device| is_host_driven(&device));
+    let is_current =
+        difference.is_none() && !has_macvtap && console::has_screen_of(&domain, uuid, options)?;
     if is_current || change::has_memory(&domain, uuid)? {
         return Ok(domain);
     }
@@ -290,7 +310,7 @@ fn with_its_hardware(
             tracing::warn!(guest = %uuid, difference, "the guest was changed on the hypervisor and is redefined");
         }
         None => {
-            tracing::info!(guest = %uuid, "the guest is redefined with the screen of [vnc]");
+            tracing::info!(guest = %uuid, "the guest is redefined with the screen of [vnc], and with its macvtaps");
         }
     }
     write_definition(connect, spec, options)
@@ -307,8 +327,15 @@ fn define(
     // it.
     let wanted = spec.held_devices();
     let wants = |held: &HeldDevice| wanted.iter().any(|one| one.device == held.device);
-    let shared = document::group_members(wanted.iter().map(|one| one.device), sysfs)?;
-    for (holder, _, other) in listed(connect)? {
+    // Nothing of the guest reaches a function below a macvtap, so its IOMMU group does not matter.
+    let of_guest = spec
+        .devices
+        .as_slice()
+        .iter()
+        .map(|attached| attached.device);
+    let of_guest = of_guest.filter(|device| !is_host_driven(device));
+    let shared = document::group_members(of_guest.map(HostDeviceId::of), sysfs)?;
+    for (holder, _, other) in listed(connect, sysfs)? {
         if other.name == spec.name.as_str() {
             return Err(GuestError::NameTaken {
                 name: other.name,
@@ -329,6 +356,12 @@ fn define(
         }
     }
     write_definition(connect, spec, options)
+}
+
+/// Whether a device stays on the host's network driver, below a macvtap.
+fn is_host_driven(device: &GuestDevice) -> bool {
+    let managed = PciManagement::HostDriver;
+    matches!(device, GuestDevice::Pci { managed: found, .. } if *found == managed)
 }
 
 /// Writes the definition of a guest that is off.

@@ -22,7 +22,7 @@ use crate::architecture::GuestArchitecture;
 use crate::capabilities::{self, Capabilities};
 use crate::connection::Session;
 use crate::domain_capabilities::DomainCapabilities;
-use crate::guest::LibvirtGuest;
+use crate::guest::{LibvirtGuest, macvtap_functions};
 use crate::node_device::{Mdev, MdevParentFunction};
 use crate::options::{CpuMode, DiskPlacement, LibvirtOptions, VirtType};
 use crate::stateless_firmware::has_stateless_firmware;
@@ -107,7 +107,7 @@ fn facts(
     let NodeInfo { cpus, memory, .. } = connect.node_info().map_err(refused("virNodeGetInfo"))?;
     let sysfs = options.sysfs.as_ref().map(Sysfs::at);
     // Before the mediated devices: the ones that a guest holds exist as long as the guest.
-    let (guests, unreadable) = guests(connect)?;
+    let (guests, unreadable) = guests(connect, sysfs.as_ref())?;
     let (parents, mdevs) = mediated_devices(connect, &steady.kind, sysfs.as_ref())?;
     let functions = devices::observe_devices(sysfs.as_ref(), options, last, &parents, &mdevs)?;
     Ok(ObservedFacts {
@@ -282,6 +282,7 @@ fn disk(placement: &DiskPlacement) -> Result<NodeDisk, ObserveError> {
 /// The guests, and the unreadable ones, which must not hide the whole host.
 fn guests(
     connect: &Connect,
+    sysfs: Option<&Sysfs>,
 ) -> Result<(Vec<LibvirtGuest>, BTreeMap<Uuid, UnreadableGuest>), ObserveError> {
     let domains = connect
         .list_all_domains(0)
@@ -290,7 +291,7 @@ fn guests(
     let mut unreadable = BTreeMap::new();
     for domain in domains {
         let reason = match domain.xml_desc(0) {
-            Ok(text) => match LibvirtGuest::read(&text).map_err(malformed) {
+            Ok(text) => match guest(&text, sysfs) {
                 Ok(guest) => {
                     guests.push(guest);
                     continue;
@@ -308,6 +309,15 @@ fn guests(
         unreadable.insert(uuid, guest);
     }
     Ok((guests, unreadable))
+}
+
+/// A guest with all its functions.
+fn guest(text: &str, sysfs: Option<&Sysfs>) -> Result<LibvirtGuest, ObserveError> {
+    let mut guest = LibvirtGuest::read(text).map_err(malformed)?;
+    let kind = (guest.power, guest.mark.is_some());
+    let below = macvtap_functions(&guest.macvtap_links, kind, sysfs);
+    guest.functions.extend(below.map_err(unreadable)?);
+    Ok(guest)
 }
 
 /// A guest's UUID and name, which come from the listing.

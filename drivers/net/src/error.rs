@@ -40,6 +40,12 @@ pub enum PortError {
          interface on the host"
     )]
     NoFunction { port: Uuid, address: PciAddress },
+    /// The host has the virtual function of a port, and cannot set it now.
+    #[error(
+        "the settings of the virtual function {address} cannot be taken back from port {port}: its network card has no network \
+         interface on the host, or several"
+    )]
+    UnreachableFunction { port: Uuid, address: PciAddress },
     /// `ip` of iproute2 failed.
     #[error("{action} of the network interface {link} failed: {reason}")]
     Link {
@@ -67,7 +73,7 @@ impl PortError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Switch(error) => error.disposition(),
-            Self::Link { .. } => Disposition::Retry,
+            Self::Link { .. } | Self::UnreachableFunction { .. } => Disposition::Retry,
             Self::TakenByGuest { .. }
             | Self::TakenByOther { .. }
             | Self::LinkInTheWay { .. }

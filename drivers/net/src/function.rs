@@ -1,7 +1,8 @@
 //! Virtual functions of network cards (SR-IOV): their MAC address, VLAN and trust, which only the physical function can set.
 //!
 //! The hypervisor sets MAC address and VLAN of a function that the guest drives. The agent sets those of a function below a
-//! macvtap, and the trust of both. The functions are read below `/sys/bus/pci/devices`, and set by `ip` of iproute2.
+//! macvtap, and the trust of both, also when it is off: an earlier user of the function may have left it on. The functions are
+//! read below `/sys/bus/pci/devices`, and set by `ip` of iproute2.
 
 use std::path::{Path, PathBuf};
 
@@ -11,12 +12,12 @@ use uuid::Uuid;
 
 use crate::error::PortError;
 use crate::host_network::NetworkPaths;
-use crate::tap::{disable_ipv6, ip};
+use crate::tap::{disable_ipv6, ip, restore_ipv6};
 
 /// The MAC address of a function that no guest has: the function's driver then chooses one.
 const NO_MAC: &str = "00:00:00:00:00:00";
 
-/// A port that needs settings of its virtual function.
+/// The settings of a port's virtual function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FunctionSpec {
     port: Uuid,
@@ -27,23 +28,21 @@ pub struct FunctionSpec {
 }
 
 impl FunctionSpec {
-    /// `None` for a port that needs none.
+    /// `None` for a port without a virtual function.
     #[must_use]
     pub fn new(interface: &GuestInterface, port: &GuestPort) -> Option<Self> {
         let (address, trusted, macvtap) = match *port.connection() {
             PortConnection::NetworkFunction {
-                address,
-                trusted: true,
-                ..
-            } => (address, true, None),
+                address, trusted, ..
+            } => (address, trusted, None),
             PortConnection::Macvtap {
                 address,
                 vlan,
                 trusted,
             } => (address, trusted, Some((interface.mac, vlan))),
-            PortConnection::NetworkFunction { .. }
-            | PortConnection::PhysicalFunction { .. }
-            | PortConnection::OpenVswitch { .. } => return None,
+            PortConnection::PhysicalFunction { .. } | PortConnection::OpenVswitch { .. } => {
+                return None;
+            }
         };
         Some(Self {
             port: port.id(),
@@ -98,17 +97,17 @@ fn observe(paths: &NetworkPaths, address: PciAddress) -> Option<FunctionView> {
 }
 
 /// The arguments of `ip` that set a function for a port, in their order. Pure.
+///
+/// The trust has a call of its own, because not each card supports it. It is set also when it is off: an earlier agent may have
+/// been killed before it took the trust back.
 fn plug_plan(spec: &FunctionSpec, function: &FunctionView) -> Vec<Vec<String>> {
-    let mut at_card = vec![];
+    let mut plan = Vec::new();
     if let Some((mac, vlan)) = &spec.macvtap {
-        let vlan = vlan.unwrap_or(0);
-        at_card.extend(["mac".to_owned(), mac.to_string()]);
-        at_card.extend(["vlan".to_owned(), vlan.to_string()]);
+        let (mac, vlan) = (mac.to_string(), vlan.unwrap_or(0).to_string());
+        plan.push(at_function(function, &["mac", &mac, "vlan", &vlan]));
     }
-    // Also off: an earlier agent may have been killed before it took the trust back.
     let trust = if spec.trusted { "on" } else { "off" };
-    at_card.extend(["trust".to_owned(), trust.to_owned()]);
-    let mut plan = vec![at_function(function, at_card)];
+    plan.push(at_function(function, &["trust", trust]));
     if let (Some((mac, _)), Some(own)) = (&spec.macvtap, &function.own) {
         let mac = mac.to_string();
         plan.push(link(own, &["address", &mac, "up"]));
@@ -118,17 +117,26 @@ fn plug_plan(spec: &FunctionSpec, function: &FunctionView) -> Vec<Vec<String>> {
 
 /// The arguments of `ip` that take the settings back, in their order. Pure.
 fn unplug_plan(spec: &FunctionSpec, function: &FunctionView) -> Vec<Vec<String>> {
-    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     let mut plan = Vec::new();
     if let (Some(_), Some(own)) = (&spec.macvtap, &function.own) {
         plan.push(link(own, &["down"]));
     }
-    let at_card: Vec<String> = match spec.macvtap {
-        Some(_) => owned(&["mac", NO_MAC, "vlan", "0", "trust", "off"]),
-        None => owned(&["trust", "off"]),
-    };
-    plan.push(at_function(function, at_card));
+    if spec.macvtap.is_some() {
+        plan.push(at_function(function, &["mac", NO_MAC, "vlan", "0"]));
+    }
+    plan.push(at_function(function, &["trust", "off"]));
     plan
+}
+
+/// Whether a failed call of `ip` needs no action: a card that does not support trust has it off. Pure.
+fn is_trust_off_unsupported(arguments: &[String], error: &PortError) -> bool {
+    let is_trust_off =
+        matches!(arguments, [.., setting, value] if setting == "trust" && value == "off");
+    let is_unsupported = matches!(
+        error,
+        PortError::Link { reason, .. } if reason.ends_with("Operation not supported")
+    );
+    is_trust_off && is_unsupported
 }
 
 fn link(name: &str, settings: &[&str]) -> Vec<String> {
@@ -137,11 +145,10 @@ fn link(name: &str, settings: &[&str]) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-fn at_function(function: &FunctionView, settings: Vec<String>) -> Vec<String> {
+fn at_function(function: &FunctionView, settings: &[&str]) -> Vec<String> {
     let number = function.number.to_string();
-    let mut words = link(&function.physical, &["vf", &number]);
-    words.extend(settings);
-    words
+    let settings = [&["vf", number.as_str()], settings].concat();
+    link(&function.physical, &settings)
 }
 
 /// Sets the function of a port. Idempotent.
@@ -161,10 +168,24 @@ pub(crate) async fn plug(paths: &NetworkPaths, spec: &FunctionSpec) -> Result<()
 }
 
 /// Takes the settings of a function back. A function that the host no longer has needs nothing. Idempotent.
+///
+/// Errors: the card of the function has no network interface now, or the kernel refuses.
 pub(crate) async fn unplug(paths: &NetworkPaths, spec: &FunctionSpec) -> Result<(), PortError> {
-    match observe(paths, spec.address) {
-        Some(function) => run(unplug_plan(spec, &function)).await,
-        None => Ok(()),
+    let Some(function) = observe(paths, spec.address) else {
+        let folder = paths.functions.join(spec.address.to_string());
+        return match folder.try_exists() {
+            Ok(false) => Ok(()),
+            // It may still have the settings.
+            Ok(true) | Err(_) => Err(PortError::UnreachableFunction {
+                port: spec.port,
+                address: spec.address,
+            }),
+        };
+    };
+    run(unplug_plan(spec, &function)).await?;
+    match (&spec.macvtap, &function.own) {
+        (Some(_), Some(own)) => restore_ipv6(&paths.ipv6, own),
+        _ => Ok(()),
     }
 }
 
@@ -172,7 +193,10 @@ async fn run(plan: Vec<Vec<String>>) -> Result<(), PortError> {
     for arguments in plan {
         let name = arguments.get(3).cloned().unwrap_or_default();
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        ip("configuration", &name, &words).await?;
+        match ip("configuration", &name, &words).await {
+            Err(error) if is_trust_off_unsupported(&arguments, &error) => {}
+            set => set?,
+        }
     }
     Ok(())
 }
@@ -181,6 +205,7 @@ async fn run(plan: Vec<Vec<String>>) -> Result<(), PortError> {
 mod tests {
     use std::os::unix::fs::symlink;
 
+    use berth_model::Disposition;
     use berth_virt::guest_spec::{InterfaceSource, Label};
 
     use super::*;
@@ -226,7 +251,8 @@ mod tests {
         assert_eq!(
             lines(plug_plan(&spec, &view())),
             [
-                "link set dev ens5 vf 1 mac fa:16:3e:00:00:07 vlan 42 trust on",
+                "link set dev ens5 vf 1 mac fa:16:3e:00:00:07 vlan 42",
+                "link set dev ens5 vf 1 trust on",
                 "link set dev ens5v1 address fa:16:3e:00:00:07 up",
             ]
         );
@@ -234,11 +260,13 @@ mod tests {
             lines(unplug_plan(&spec, &view())),
             [
                 "link set dev ens5v1 down",
-                "link set dev ens5 vf 1 mac 00:00:00:00:00:00 vlan 0 trust off",
+                "link set dev ens5 vf 1 mac 00:00:00:00:00:00 vlan 0",
+                "link set dev ens5 vf 1 trust off",
             ]
         );
         let untagged = lines(plug_plan(&macvtap(None, false), &view()));
-        assert!(untagged[0].ends_with("vlan 0 trust off"), "{untagged:?}");
+        assert!(untagged[0].ends_with("vlan 0"), "{untagged:?}");
+        assert!(untagged[1].ends_with("trust off"), "{untagged:?}");
     }
 
     #[test]
@@ -251,17 +279,37 @@ mod tests {
                 trusted,
             })
         };
-        assert_eq!(direct(false), None);
         assert_eq!(spec(PortConnection::PhysicalFunction { address }), None);
-        let trusted = direct(true).unwrap();
         let function = FunctionView {
             own: None,
             ..view()
         };
-        let plug = lines(plug_plan(&trusted, &function));
-        assert_eq!(plug, ["link set dev ens5 vf 1 trust on"]);
-        let unplug = lines(unplug_plan(&trusted, &function));
-        assert_eq!(unplug, ["link set dev ens5 vf 1 trust off"]);
+        // An earlier user of the function may have left the trust on.
+        for (trusted, trust) in [(true, "on"), (false, "off")] {
+            let spec = direct(trusted).unwrap();
+            let plug = lines(plug_plan(&spec, &function));
+            assert_eq!(plug, [format!("link set dev ens5 vf 1 trust {trust}")]);
+            let unplug = lines(unplug_plan(&spec, &function));
+            assert_eq!(unplug, ["link set dev ens5 vf 1 trust off"]);
+        }
+    }
+
+    #[test]
+    fn a_card_without_trust_fails_for_a_trusted_port_only() {
+        let failed = |reason: &str| PortError::Link {
+            action: "configuration",
+            link: "ens5".to_owned(),
+            reason: reason.to_owned(),
+        };
+        let unsupported = failed("ip link set: RTNETLINK answers: Operation not supported");
+        let off = at_function(&view(), &["trust", "off"]);
+        let on = at_function(&view(), &["trust", "on"]);
+        let mac = at_function(&view(), &["mac", NO_MAC, "vlan", "0"]);
+        assert!(is_trust_off_unsupported(&off, &unsupported));
+        assert!(!is_trust_off_unsupported(&on, &unsupported));
+        assert!(!is_trust_off_unsupported(&mac, &unsupported));
+        let other = failed("ip link set: RTNETLINK answers: Operation not permitted");
+        assert!(!is_trust_off_unsupported(&off, &other));
     }
 
     #[tokio::test]
@@ -286,5 +334,11 @@ mod tests {
         assert_eq!(observe(&paths, address), Some(view()));
         std::fs::remove_dir_all(function.join("net")).unwrap();
         assert_eq!(observe(&paths, address).unwrap().own, None);
+        // Its card has no network interface for now, so the function may still be set.
+        std::fs::remove_dir_all(card.join("net")).unwrap();
+        let refused = unplug(&paths, &macvtap(None, false)).await.unwrap_err();
+        assert_eq!(refused.disposition(), Disposition::Retry);
+        let expected = "the settings of the virtual function 0000:05:10.2 cannot be taken back";
+        assert!(refused.to_string().contains(expected), "{refused}");
     }
 }

@@ -112,8 +112,19 @@ pub(crate) async fn delete(paths: &NetworkPaths, tap: &TapName) -> Result<(), Po
 
 /// Keeps the host from taking an IPv6 address on a link.
 pub(crate) fn disable_ipv6(settings: &Path, link: &str) -> Result<(), PortError> {
+    write_disable_ipv6(settings, link, "1")
+}
+
+/// Gives a link the host's default again, so that the host uses IPv6 on it as on a new link.
+pub(crate) fn restore_ipv6(settings: &Path, link: &str) -> Result<(), PortError> {
+    let default = std::fs::read_to_string(settings.join("default/disable_ipv6"));
+    let default = default.unwrap_or_else(|_| "0".to_owned());
+    write_disable_ipv6(settings, link, default.trim())
+}
+
+fn write_disable_ipv6(settings: &Path, link: &str, value: &str) -> Result<(), PortError> {
     let setting = settings.join(link).join("disable_ipv6");
-    match std::fs::write(&setting, "1") {
+    match std::fs::write(&setting, value) {
         Ok(()) => Ok(()),
         // The kernel has no IPv6.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -201,5 +212,28 @@ mod tests {
         write("tun_flags", "0x5902\n");
         let seen = observe(&paths, &tap).unwrap();
         assert!(seen.is_tap && seen.is_multi_queue);
+    }
+
+    #[test]
+    fn a_link_that_is_given_back_uses_ipv6_as_the_host_does_by_default() {
+        let folder = tempfile::tempdir().unwrap();
+        let setting = |link: &str| folder.path().join(link).join("disable_ipv6");
+        std::fs::create_dir(folder.path().join("ens5v1")).unwrap();
+        for default in [None, Some("1\n"), Some("0\n")] {
+            if let Some(default) = default {
+                std::fs::create_dir_all(folder.path().join("default")).unwrap();
+                std::fs::write(setting("default"), default).unwrap();
+            }
+            disable_ipv6(folder.path(), "ens5v1").unwrap();
+            assert_eq!(std::fs::read_to_string(setting("ens5v1")).unwrap(), "1");
+            restore_ipv6(folder.path(), "ens5v1").unwrap();
+            let expected = default.unwrap_or("0").trim();
+            assert_eq!(
+                std::fs::read_to_string(setting("ens5v1")).unwrap(),
+                expected
+            );
+        }
+        // A link that is gone has no setting.
+        restore_ipv6(folder.path(), "ens5v2").unwrap();
     }
 }

@@ -204,6 +204,13 @@ impl Sysfs {
         crate::read::names(&self.pci_device(address).join("net"))
     }
 
+    /// The PCI function of a network interface; `None` if the host does not have the interface, or it is no PCI function's.
+    pub fn function_of_network_name(&self, name: &str) -> Result<Option<PciAddress>, SysfsError> {
+        let device = self.root().join("class/net").join(name).join("device");
+        let device = crate::read::link_name(&device)?;
+        Ok(device.and_then(|device| device.parse().ok()))
+    }
+
     /// The MAC address of a function's network interface; `None` if it has none, or another kind of address.
     pub(crate) fn mac_of_interface(
         &self,
@@ -228,6 +235,23 @@ mod tests {
 
     fn list(entries: Value) -> AllowList {
         AllowList::read(entries.as_array().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_network_interface_is_of_its_pci_function_or_of_none() {
+        let tree = TestTree::new();
+        let device = |name: &str| format!("class/net/{name}/device");
+        tree.link(
+            &device("ens5v1"),
+            std::path::Path::new("../../../0000:05:10.2"),
+        );
+        tree.link(&device("eth0"), std::path::Path::new("../../../virtio0"));
+        tree.write("class/net/br0/address", "52:54:00:00:00:01\n");
+        let found = |name| tree.sysfs().function_of_network_name(name).unwrap();
+        assert_eq!(found("ens5v1"), Some("0000:05:10.2".parse().unwrap()));
+        for name in ["eth0", "br0", "ens9"] {
+            assert_eq!(found(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -81,28 +81,30 @@ impl GuestSpec {
     }
 
     /// Checks that the network functions of the interfaces are devices of the guest, each given for its port, and that each device
-    /// that is given for a port is in its interface. Devices alone are claimed, checked and reset.
+    /// that is given for a port is in its interface. Devices alone are claimed, checked and reset. Only the function of a macvtap
+    /// stays on the host's driver.
     pub fn check_network_functions(&self) -> Result<(), GuestSpecError> {
-        let of_interfaces = self
-            .interfaces
-            .ports()
-            .filter_map(|(_, port)| Some((port.id(), port.network_function()?)));
+        let of_interfaces = self.interfaces.ports().filter_map(|(_, port)| {
+            let is_macvtap = matches!(port.connection(), PortConnection::Macvtap { .. });
+            Some((port.id(), port.network_function()?, is_macvtap))
+        });
         let of_interfaces: BTreeSet<_> = of_interfaces.collect();
         let of_devices = self.devices.as_slice().iter();
         let of_devices =
             of_devices.filter_map(|attached| match (attached.origin, attached.device) {
-                (DeviceOrigin::Port(port), GuestDevice::Pci { address, .. }) => {
-                    Some((port, address))
+                (DeviceOrigin::Port(port), GuestDevice::Pci { address, managed }) => {
+                    Some((port, address, managed == PciManagement::HostDriver))
                 }
                 _ => None,
             });
         let of_devices: BTreeSet<_> = of_devices.collect();
         match of_interfaces.symmetric_difference(&of_devices).next() {
             None => Ok(()),
-            Some((port, address)) => Err(GuestSpecError::text(
+            Some((port, address, _)) => Err(GuestSpecError::text(
                 "interfaces.port.connection",
                 &format!("{address} of port {port}"),
-                "a network function is in the interface of its port and in the guest's devices",
+                "a network function is in the interface of its port and in the guest's devices, and is managed host_driver if the \
+                 interface is a macvtap, and only then",
             )),
         }
     }

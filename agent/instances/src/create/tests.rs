@@ -308,8 +308,17 @@ fn with_direct_port(bench: &Bench, number: u32, network: &str, allocated_units: 
 
 /// The interface of the port as bound to this function.
 fn bound_interface(guest: u32, slot: &str) -> GuestInterface {
+    bound_interface_of("direct", guest, slot)
+}
+
+/// The interface of the port with this `binding:vnic_type`, as bound to this function.
+fn bound_interface_of(vnic_type: &str, guest: u32, slot: &str) -> GuestInterface {
     let mut vif = direct_port(guest, "storage")["source"]["port"].clone();
-    vif["type"] = json!("hw_veb");
+    vif["vnic_type"] = json!(vnic_type);
+    vif["type"] = match vnic_type {
+        "direct-physical" => json!("hostdev_physical"),
+        _ => json!("hw_veb"),
+    };
     vif["profile"] = json!({ "pci_slot": slot });
     vif["details"] = json!({"vlan": "42"});
     let vif = serde_json::from_value(vif).unwrap();
@@ -340,6 +349,14 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
             (
                 vec![bound_interface(number, "0000:41:03.0")],
                 "is bound to PCI function 0000:41:03.0",
+            ),
+            (
+                vec![bound_interface_of("macvtap", number, address)],
+                "is a macvtap port (binding:vnic_type), and this host selected a function for a direct port",
+            ),
+            (
+                vec![bound_interface_of("direct-physical", number, address)],
+                "is a direct-physical port (binding:vnic_type), and this host selected a function for a direct port",
             ),
             (Vec::new(), "is missing; expected all"),
             (
@@ -404,7 +421,13 @@ async fn a_guest_with_a_direct_port_starts_when_the_port_is_bound_to_the_selecte
 
 /// The parsed port of a request to select a function for it.
 fn unbound(port: u32, network: &str) -> DirectPort {
-    let vif = direct_port(port, network)["source"]["port"].clone();
+    unbound_of("direct", port, network)
+}
+
+/// The same with this `binding:vnic_type`.
+fn unbound_of(vnic_type: &str, port: u32, network: &str) -> DirectPort {
+    let mut vif = direct_port(port, network)["source"]["port"].clone();
+    vif["vnic_type"] = json!(vnic_type);
     unbound_port(&serde_json::from_value(vif).unwrap()).unwrap()
 }
 
@@ -497,24 +520,64 @@ async fn an_attached_direct_port_gets_a_free_function_of_the_allocated_card_and_
 }
 
 #[tokio::test]
+async fn a_port_whose_kind_was_changed_after_its_function_was_selected_is_refused() {
+    let bench = bench_of_a_network_card();
+    let guests = bench.guests().await;
+    let small = json!({"flavor": {"name": "f", "vcpus": 1, "ram_mb": 16}});
+    guests.build(&build(1, small)).await.unwrap();
+    guests.reconcile_instance(uuid(1)).await;
+    let card = bench.provider(CARD);
+    for (selected, changed) in [("direct", "macvtap"), ("macvtap", "direct")] {
+        let port = unbound_of(selected, 1, "storage");
+        for outcome in [InterfaceOutcome::Changed, InterfaceOutcome::Unchanged] {
+            let found = guests.select_function(uuid(1), &port, card).await;
+            assert_eq!(found.unwrap(), outcome);
+        }
+        let expected = format!(
+            "is a {changed} port (binding:vnic_type), and this host selected a function for a {selected} port"
+        );
+        let other = unbound_of(changed, 1, "storage");
+        let refused = guests.select_function(uuid(1), &other, card).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(&expected), "{refused}");
+        let record = guests.show(uuid(1)).await.unwrap();
+        let address = record.function_of(port.port).unwrap().address.to_string();
+        let bound = bound_interface_of(changed, 1, &address);
+        let refused = guests.attach_interface(uuid(1), bound, None).await;
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains(&expected), "{refused}");
+        let bound = bound_interface_of(selected, 1, &address);
+        let attached = guests.attach_interface(uuid(1), bound, None).await;
+        assert_eq!(attached.unwrap(), InterfaceOutcome::Changed);
+        let detached = guests.detach_interface(uuid(1), port.port, None).await;
+        assert_eq!(detached.unwrap(), InterfaceOutcome::Changed);
+    }
+}
+
+#[tokio::test]
 async fn a_complete_request_has_no_network_function_that_is_not_its_device_too() {
     let bench = bench_of_a_network_card();
     let guests = bench.guests().await;
     let plain = berth_agent_journal::samples::request(1, &[]);
-    let of_port = AttachedDevice {
+    let managed_by = |managed| AttachedDevice {
         device: GuestDevice::Pci {
             address: "0000:41:02.0".parse().unwrap(),
-            managed: PciManagement::Hypervisor,
+            managed,
         },
         origin: DeviceOrigin::Port(Uuid::from_u128(0x88a1 << 96 | 1)),
     };
-    for (slot, devices, is_accepted) in [
-        ("0000:41:02.0", vec![], false),
-        ("0000:41:02.1", vec![of_port], false),
-        ("0000:41:02.0", vec![of_port], true),
+    let of_port = managed_by(PciManagement::Hypervisor);
+    let of_host = managed_by(PciManagement::HostDriver);
+    for (vnic_type, slot, devices, is_accepted) in [
+        ("direct", "0000:41:02.0", vec![], false),
+        ("direct", "0000:41:02.1", vec![of_port], false),
+        ("direct", "0000:41:02.0", vec![of_host], false),
+        ("macvtap", "0000:41:02.0", vec![of_port], false),
+        ("direct", "0000:41:02.0", vec![of_port], true),
     ] {
+        let bound = bound_interface_of(vnic_type, 1, slot);
         let spec = GuestSpec {
-            interfaces: GuestInterfaces::new(vec![bound_interface(1, slot)]).unwrap(),
+            interfaces: GuestInterfaces::new(vec![bound]).unwrap(),
             devices: GuestDevices::new(devices).unwrap(),
             ..plain.spec().clone()
         };

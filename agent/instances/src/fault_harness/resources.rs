@@ -235,7 +235,14 @@ impl GuestResources for SimulatedResources {
 
     async fn unplug_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
         let effect = async {
-            unplug(&mut self.0.world(), spec);
+            let mut world = self.0.world();
+            if world.failures.contains(&SimulatedFailure::UnplugFails) {
+                return Err(ResourceError::Failed {
+                    what: "a port".to_owned(),
+                    reason: "its network card does not answer".to_owned(),
+                });
+            }
+            unplug(&mut world, spec);
             Ok(())
         };
         self.0

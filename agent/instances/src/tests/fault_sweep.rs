@@ -289,6 +289,41 @@ fn kills(crossings: usize) -> impl Iterator<Item = FaultPoint> {
 }
 
 #[tokio::test]
+async fn the_record_keeps_an_interface_whose_function_could_not_be_unplugged_until_it_is_detached()
+{
+    for (interface, has_function) in [(direct_interface(), true), (interface(), false)] {
+        let harness = ClientOperation::Spawn.harness().await;
+        assert!(!ClientOperation::Spawn.until_killed(&harness, None).await);
+        for failure in [SimulatedFailure::AttachFails, SimulatedFailure::UnplugFails] {
+            harness.add_failure(failure);
+        }
+        let guests = harness.guests();
+        if has_function {
+            let record = guests.show(guest(1)).await.unwrap();
+            let claimed = guests.claim_function(&record, function(), function_device());
+            let _ = claimed.await.unwrap();
+        }
+        let refused = guests.attach_interface(guest(1), interface, None).await;
+        assert!(refused.is_err(), "{refused:?}");
+        let record = guests.show(guest(1)).await.unwrap();
+        assert_eq!(
+            record.interfaces().ports().count(),
+            usize::from(has_function)
+        );
+        if has_function {
+            let refused = guests.detach_interface(guest(1), port(), None).await;
+            assert!(refused.unwrap_err().to_string().contains("does not answer"));
+        }
+        harness.world().failures.clear();
+        let detached = guests.detach_interface(guest(1), port(), None).await;
+        let _ = detached.unwrap();
+        let record = guests.show(guest(1)).await.unwrap();
+        assert_eq!(record.request, request(1, &[1, 2]));
+        assert_eq!(record.interfaces().ports().count(), 0);
+    }
+}
+
+#[tokio::test]
 async fn a_kill_at_any_effect_leaves_nothing_and_duplicates_nothing() {
     let mut cases = 0;
     for operation in OPERATIONS {

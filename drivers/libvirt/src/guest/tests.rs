@@ -35,6 +35,7 @@ const DEVICES: &str = "<devices>
     <hostdev mode='subsystem' type='usb'><source><vendor id='0x1234'/></source></hostdev>
     <interface type='hostdev' managed='yes'><source><address type='pci' bus='129' slot='0' function='4'/></source></interface>
     <interface type='bridge'><source bridge='br0'/></interface>
+    <interface type='direct'><source dev='ens5v1' mode='passthrough'/></interface>
   </devices>";
 
 #[test]
@@ -49,6 +50,7 @@ fn a_guest_is_read_with_its_devices() {
     assert_eq!(read.mdevs, [Uuid::parse_str(MDEV).unwrap()]);
     let functions: Vec<String> = read.functions.iter().map(ToString::to_string).collect();
     assert_eq!(functions, ["0000:06:02.1", "0000:81:00.4"]);
+    assert_eq!(read.macvtap_links, ["ens5v1".to_owned()].into());
     assert_eq!(guest("").power, PowerState::ShutOff);
 }
 

@@ -12,23 +12,38 @@ use roxmltree::Node;
 use uuid::Uuid;
 
 use super::hardware;
-use crate::guest::pci_address;
+use crate::guest::{macvtap_functions, macvtap_links, pci_address};
 use crate::guest_metadata::GuestMetadata;
 use crate::xml::{self, Reader, XmlError};
 
-/// Parses a domain XML. `state` is the guest's power state, which the XML does not contain.
+/// Parses a domain XML. `state` is the guest's power state, which the XML does not contain. The functions below its macvtaps
+/// are in `sysfs`; without it they are not among the guest's devices.
 pub(super) fn guest(
     name: String,
     text: &str,
     state: PowerState,
+    sysfs: Option<&Sysfs>,
 ) -> Result<GuestOnHost, GuestError> {
-    read(&name, text, state).map_err(|error| GuestError::Malformed {
+    let (mut guest, links) = read(&name, text, state).map_err(|error| GuestError::Malformed {
         origin: format!("libvirt's document of guest {name:?}"),
         reason: error.to_string(),
-    })
+    })?;
+    let functions = macvtap_functions(&links, (state, guest.owner.is_some()), sysfs);
+    let functions = functions.map_err(unreadable)?.into_iter();
+    guest.devices.extend(functions.map(|function| HeldDevice {
+        device: HostDeviceId::Function(function),
+        arq: None,
+        is_interface: true,
+    }));
+    Ok(guest)
 }
 
-fn read(name: &str, text: &str, state: PowerState) -> Result<GuestOnHost, XmlError> {
+/// A guest without the functions below its macvtaps, and the host's network interfaces that the macvtaps are on.
+fn read(
+    name: &str,
+    text: &str,
+    state: PowerState,
+) -> Result<(GuestOnHost, BTreeSet<String>), XmlError> {
     let reader = Reader::new("a guest", "domain", text)?;
     let domain = reader.root();
     let mark = GuestMetadata::read(&reader, domain)?;
@@ -39,7 +54,7 @@ fn read(name: &str, text: &str, state: PowerState) -> Result<GuestOnHost, XmlErr
         .filter_map(|device| held_device(&reader, device).transpose());
     // Only read the hardware of Berth's own guests: the XML of other guests may contain elements unknown to Berth.
     let hardware = mark.as_ref().and_then(|_| hardware::read(&reader, domain));
-    Ok(GuestOnHost {
+    let guest = GuestOnHost {
         name: name.to_owned(),
         state,
         owner: mark.map(|mark| GuestMark {
@@ -52,7 +67,8 @@ fn read(name: &str, text: &str, state: PowerState) -> Result<GuestOnHost, XmlErr
         hardware,
         stuck: None,
         ended_by_hypervisor: false,
-    })
+    };
+    Ok((guest, macvtap_links(domain)))
 }
 
 /// The host device of an element; `None` for elements without one (USB, an interface on a bridge).

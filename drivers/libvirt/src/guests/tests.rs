@@ -1,10 +1,12 @@
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
 use berth_virt::conformance::{check_guests, sample_guest};
 use berth_virt::guest_spec::{
-    AttachedDevice, DesiredPower, DeviceOrigin, GuestDevice, GuestDevices, GuestOwner,
-    PciManagement, ProjectId,
+    AttachedDevice, DesiredPower, DeviceOrigin, GuestDevice, GuestDevices, GuestInterface,
+    GuestInterfaces, GuestOwner, GuestPort, InterfaceSource, Label, PciManagement, PortConnection,
+    ProjectId,
 };
 use berth_virt::{GuestDestroyOutcome, HostDeviceId, PowerAction, VirtDriver as _};
 use uuid::Uuid;
@@ -138,7 +140,7 @@ fn a_guest_whose_caller_is_gone_is_neither_started_nor_left_defined() {
             "{error}"
         );
         assert!(
-            guests(&connect, &Starts::new(Path::new("/proc")))
+            guests(&connect, &Starts::new(Path::new("/proc")), None)
                 .unwrap()
                 .is_empty(),
             "{gives_up_at}"
@@ -147,8 +149,94 @@ fn a_guest_whose_caller_is_gone_is_neither_started_nor_left_defined() {
     // A guest defined by another call is not changed.
     let _ = spawn(&connect, &spec, &options, None, &|| true).unwrap();
     let _ = spawn(&connect, &spec, &options, None, &|| false).unwrap_err();
-    let left = &guests(&connect, &Starts::new(Path::new("/proc"))).unwrap()[&spec.uuid];
+    let left = &guests(&connect, &Starts::new(Path::new("/proc")), None).unwrap()[&spec.uuid];
     assert_eq!(left.state, PowerState::Running);
+}
+
+/// A guest with a macvtap of the function `81:02.0`.
+fn with_macvtap(number: u128, power: DesiredPower) -> GuestSpec {
+    let address = "81:02.0".parse().unwrap();
+    let connection = PortConnection::Macvtap {
+        address,
+        vlan: None,
+        trusted: false,
+    };
+    let id = Uuid::from_u128(7);
+    let port = GuestPort::new(id, Label::new("storage").unwrap(), vec![], None, connection);
+    let interface = GuestInterface {
+        mac: "fa:16:3e:00:00:07".parse().unwrap(),
+        source: InterfaceSource::Port(Box::new(port.unwrap())),
+    };
+    let managed = PciManagement::HostDriver;
+    let device = AttachedDevice {
+        device: GuestDevice::Pci { address, managed },
+        origin: DeviceOrigin::Port(id),
+    };
+    GuestSpec {
+        interfaces: GuestInterfaces::new(vec![interface]).unwrap(),
+        power,
+        ..guest_spec(number, vec![device])
+    }
+}
+
+/// The options for guests with a macvtap of the function `81:02.0`, which has this network interface.
+fn with_link(link: &str) -> GuestXmlOptions {
+    GuestXmlOptions {
+        virtualisation: Virtualisation::Test,
+        function_links: [("81:02.0".parse().unwrap(), link.to_owned())].into(),
+        ..GuestXmlOptions::default()
+    }
+}
+
+#[test]
+fn a_guest_that_is_off_gets_its_macvtap_on_the_interface_that_its_function_has_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let uri = TestNode::default().write(directory.path()).unwrap();
+    let connect = Connect::open(Some(&uri.connection_uri)).unwrap();
+    let off = with_macvtap(1, DesiredPower::ShutOff);
+    let running = with_macvtap(1, DesiredPower::Running);
+    for (spec, link) in [(&off, "ens5v1"), (&off, "ens5v2"), (&running, "ens5v3")] {
+        let _ = spawn(&connect, spec, &with_link(link), None, &|| true).unwrap();
+        let domain = find(&connect, spec.uuid).unwrap().unwrap();
+        let text = domain.xml_desc(0).unwrap();
+        assert!(text.contains(&format!("<source dev='{link}'")), "{text}");
+    }
+}
+
+#[test]
+fn a_function_below_the_macvtap_of_another_domain_is_held() {
+    let directory = tempfile::tempdir().unwrap();
+    let uri = TestNode::default().write(directory.path()).unwrap();
+    let connect = Connect::open(Some(&uri.connection_uri)).unwrap();
+    let link = directory.path().join("class/net/ens5v1");
+    std::fs::create_dir_all(&link).unwrap();
+    symlink("../../../0000:81:02.0", link.join("device")).unwrap();
+    let sysfs = Sysfs::at(directory.path());
+    let spec = with_macvtap(1, DesiredPower::Running);
+    let options = with_link("ens5v1");
+    let _ = spawn(&connect, &spec, &options, Some(&sysfs), &|| true).unwrap();
+    let starts = Starts::new(Path::new("/proc"));
+    let listed = guests(&connect, &starts, Some(&sysfs)).unwrap();
+    assert_eq!(listed[&spec.uuid].devices, spec.held_devices());
+    let rival = guest_spec(2, vec![attached(function("81:02.0"), 1)]);
+    let busy = spawn(&connect, &rival, &options, Some(&sysfs), &|| true).unwrap_err();
+    assert!(matches!(busy, GuestError::DeviceBusy { .. }), "{busy}");
+    // The definition of an own guest that is off may have a previous name of the interface.
+    let domain = find(&connect, spec.uuid).unwrap().unwrap();
+    domain.destroy().unwrap();
+    let listed = guests(&connect, &starts, Some(&sysfs)).unwrap();
+    assert!(listed[&spec.uuid].devices.is_empty());
+    // Another domain has its devices also while it is off.
+    let text = domain.xml_desc(0).unwrap();
+    let metadata = text.find("<metadata>").unwrap()..text.find("</metadata>").unwrap();
+    let theirs = [&text[..metadata.start], "<metadata>", &text[metadata.end..]].concat();
+    let theirs = document::guest(
+        "theirs".to_owned(),
+        &theirs,
+        PowerState::ShutOff,
+        Some(&sysfs),
+    );
+    assert_eq!(theirs.unwrap().devices, spec.held_devices());
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ use berth_agent_journal::{
     AcceptOutcome, BuildDigest, Goal, GuestRecord, GuestRequest, HostPlacement, NetworkFunction,
 };
 use berth_model::{ConsumerUuid, NodeName, ProviderTree, ProviderUuid};
-use berth_virt::guest_spec::GuestDevices;
+use berth_virt::guest_spec::{GuestDevices, GuestPciTree};
 use berth_virt::{InterfaceOutcome, NodeView, VirtDriver};
 use berth_wire::guest::{GuestBuild, NetworkSource};
 
@@ -112,6 +112,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             host_check::check_topology(&request.spec().topology, &node)?;
             host_check::check_machine(&request.spec().machine, &node)?;
             request.spec().check_network_functions()?;
+            let _ = GuestPciTree::of(request.spec())?;
             self.check_networks(&request.spec().interfaces).await?;
         }
         // `create` takes the placement lock, and checks that no other instance has the CPUs.

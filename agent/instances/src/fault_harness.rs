@@ -115,6 +115,8 @@ pub struct SimulatedWorld {
     pub plugged: BTreeMap<Uuid, ConsumerUuid>,
     /// The definition of each guest.
     pub documents: BTreeMap<ConsumerUuid, GuestSpec>,
+    /// The bus of the switch above all devices; it changes with a boot that numbers buses otherwise.
+    pub switch_bus: u8,
     /// Additional memory for a guest's next start, in MiB.
     pub next_memory: BTreeMap<ConsumerUuid, u64>,
     /// Where the screens of all guests are; `None`: they have none.

@@ -119,7 +119,9 @@ impl<D: VirtDriver> HostResources<D> {
 }
 
 /// The guest's devices, with the parents and types of mediated devices.
-fn wanted_devices<'a>(guest: &Provision<'a>) -> impl Iterator<Item = WantedDevice> + use<'a> {
+pub(crate) fn wanted_devices<'a>(
+    guest: &Provision<'a>,
+) -> impl Iterator<Item = WantedDevice> + use<'a> {
     let (bound, mdevs) = (guest.bound, guest.mdevs);
     let devices = guest.spec.devices.as_slice().iter();
     devices.map(move |attached| WantedDevice {

@@ -326,7 +326,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let devices = record.devices.clone().unwrap_or_default();
         let accelerators = &self.inner.context.accelerators;
         let now = accelerators.bound_now(&record.request).await?;
-        if now != devices {
+        if !now.has_same_bindings(&devices) {
             let before = devices;
             return Err(BindingRefusal::Changed { before, now }.into());
         }

@@ -30,7 +30,7 @@ use berth_agent_journal::{
 };
 use berth_keyed_tasks::FairPermit;
 use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
+use berth_virt::guest_spec::{DesiredPower, GuestPciTree, GuestSpec, GuestSpecError};
 use berth_virt::{
     GuestError, GuestRedefineOutcome, HostDeviceId, PowerAction, PowerState, VirtDriver,
 };
@@ -39,6 +39,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::binding_wait::BindingRefusal;
 use crate::files::AllowedSpec;
+use crate::host_resources::wanted_devices;
 use crate::resources::{GuestResources, Provision, ResourceError};
 use crate::spawn_context::{SpawnContext, host_devices, is_ours};
 
@@ -130,6 +131,33 @@ impl SpawnState {
     }
 }
 
+impl SpawnState {
+    /// Sets the devices of the spec. If the guest requests the host's PCI topology, devices whose places are not journaled get
+    /// those that they have on the host now.
+    async fn attach_devices<D: VirtDriver, R: GuestResources>(
+        &mut self,
+        context: &SpawnContext<D, R>,
+    ) -> Result<(), SpawnError> {
+        self.spec = self.devices.attached_to(&self.spec)?;
+        if !self.spec.machine.host_pci_topology {
+            return Ok(());
+        }
+        let mut places = self.devices.places().clone();
+        for wanted in wanted_devices(&self.provision()) {
+            let device = wanted.host_device();
+            if places.get(device).is_none() {
+                let place = context.driver.pci_place(&wanted).await;
+                let place = place.map_err(ResourceError::from)?;
+                places.add(device, place.unwrap_or_default());
+            }
+        }
+        self.spec.devices = self.spec.devices.clone().with_places(&places);
+        self.devices = self.devices.clone().with_places(places);
+        let _ = GuestPciTree::of(&self.spec)?;
+        Ok(())
+    }
+}
+
 /// An instance that has claimed its devices.
 pub(super) struct BoundSpawn(SpawnState);
 /// An instance whose devices and files passed the host's checks.
@@ -200,24 +228,27 @@ impl RequestedSpawn {
             () = cancel.cancelled() => return Err(SpawnError::Cancelled),
             now = context.accelerators.wait_until_bound(&self.request) => now?,
         };
+        let places = self.previous_devices.as_ref().map(BoundDevices::places);
+        let places = places.cloned().unwrap_or_default();
         if let Some(before) = self.previous_devices
-            && before != now
+            && !before.has_same_bindings(&now)
         {
             return Err(BindingRefusal::Changed { before, now }.into());
         }
-        let mut spec = now.attached_to(self.request.spec())?;
-        spec.power = self.power;
-        let devices = spec.devices.as_slice().iter();
-        let names: BTreeSet<_> = devices.map(|attached| attached.device.name()).collect();
-        claim_devices(context, cancel, uuid, &names, &now).await?;
-        Ok(BoundSpawn(SpawnState {
+        let mut guest = SpawnState {
+            spec: self.request.spec().clone(),
             request: self.request,
-            devices: now,
-            spec,
+            devices: now.with_places(places),
             last_boot_id: self.last_boot_id,
             overrides: self.overrides,
             is_stale: self.is_stale,
-        }))
+        };
+        guest.spec.power = self.power;
+        guest.attach_devices(context).await?;
+        let devices = guest.spec.devices.as_slice().iter();
+        let names: BTreeSet<_> = devices.map(|attached| attached.device.name()).collect();
+        claim_devices(context, cancel, uuid, &names, &guest.devices).await?;
+        Ok(BoundSpawn(guest))
     }
 }
 

@@ -11,7 +11,7 @@
 //! that has vanished from the host does not block the undo.
 
 use berth_agent_images::RecreateDisks;
-use berth_agent_journal::{BoundDevices, GuestRecord, JournalError, SpawnStep, StepState};
+use berth_agent_journal::{GuestRecord, JournalError, SpawnStep, StepState};
 use berth_client::AcceleratorError;
 use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, VirtDriver};
@@ -173,7 +173,7 @@ async fn end_requests<D: VirtDriver, R: GuestResources>(
     let had_devices = record
         .devices
         .as_ref()
-        .is_some_and(|devices| *devices != BoundDevices::default());
+        .is_some_and(|devices| !devices.is_empty());
     if had_devices && !record.request.arqs().is_empty() && context.accelerators.is_absent() {
         return Err(UndoError::NoService);
     }

@@ -7,7 +7,7 @@ use berth_agent_images::serde_text;
 use berth_model::{ArqUuid, AttachHandle, AttachHandleInfo, PciAddress};
 use berth_virt::guest_spec::{
     AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, GuestSpec, GuestSpecError,
-    PciManagement,
+    HostPciPlaces, PciManagement,
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,10 +79,26 @@ impl BoundDevice {
     }
 }
 
-/// All devices of a guest's accelerator requests: one for each request, none twice.
+/// All devices of a guest's accelerator requests: one for each request, none twice. A guest that requests the host's PCI topology
+/// also has the places of all its devices here, because they are determined when its devices are bound.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "Vec<BoundDevice>", into = "Vec<BoundDevice>")]
-pub struct BoundDevices(BTreeSet<BoundDevice>);
+#[serde(try_from = "BindingRecord", into = "BindingRecord")]
+pub struct BoundDevices {
+    devices: BTreeSet<BoundDevice>,
+    places: HostPciPlaces,
+}
+
+/// The devices in the journal.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum BindingRecord {
+    /// Also in journals of earlier releases.
+    Plain(Vec<BoundDevice>),
+    Placed {
+        devices: Vec<BoundDevice>,
+        places: HostPciPlaces,
+    },
+}
 
 /// A device or a request occurs twice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -107,27 +123,47 @@ impl BoundDevices {
             }
             bound.insert(device);
         }
-        Ok(Self(bound))
+        Ok(Self {
+            devices: bound,
+            places: HostPciPlaces::default(),
+        })
+    }
+
+    /// The same with the places of the guest's devices in the host's PCI tree.
+    #[must_use]
+    pub fn with_places(self, places: HostPciPlaces) -> Self {
+        Self { places, ..self }
+    }
+
+    #[must_use]
+    pub fn places(&self) -> &HostPciPlaces {
+        &self.places
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &BoundDevice> {
-        self.0.iter()
+        self.devices.iter()
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.devices.is_empty()
+    }
+
+    /// Whether the requests are bound to the same devices. The accelerator service does not know places.
+    #[must_use]
+    pub fn has_same_bindings(&self, other: &Self) -> bool {
+        self.devices == other.devices
     }
 
     /// The guest with these devices in addition to those of its flavor.
     pub fn attached_to(&self, spec: &GuestSpec) -> Result<GuestSpec, GuestSpecError> {
         let mut devices = spec.devices.as_slice().to_vec();
-        devices.extend(self.0.iter().map(|bound| AttachedDevice {
+        devices.extend(self.devices.iter().map(|bound| AttachedDevice {
             device: bound.device,
             origin: DeviceOrigin::Arq(bound.arq),
         }));
         Ok(GuestSpec {
-            devices: GuestDevices::new(devices)?,
+            devices: GuestDevices::new(devices)?.with_places(&self.places),
             ..spec.clone()
         })
     }
@@ -136,7 +172,7 @@ impl BoundDevices {
 impl fmt::Display for BoundDevices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let devices: Vec<_> = self
-            .0
+            .devices
             .iter()
             .map(|bound| bound.device.to_string())
             .collect();
@@ -147,16 +183,25 @@ impl fmt::Display for BoundDevices {
     }
 }
 
-impl TryFrom<Vec<BoundDevice>> for BoundDevices {
+impl TryFrom<BindingRecord> for BoundDevices {
     type Error = DuplicateBinding;
 
-    fn try_from(devices: Vec<BoundDevice>) -> Result<Self, DuplicateBinding> {
-        Self::new(devices)
+    fn try_from(record: BindingRecord) -> Result<Self, DuplicateBinding> {
+        match record {
+            BindingRecord::Plain(devices) => Self::new(devices),
+            BindingRecord::Placed { devices, places } => {
+                Ok(Self::new(devices)?.with_places(places))
+            }
+        }
     }
 }
 
-impl From<BoundDevices> for Vec<BoundDevice> {
-    fn from(devices: BoundDevices) -> Self {
-        devices.0.into_iter().collect()
+impl From<BoundDevices> for BindingRecord {
+    fn from(bound: BoundDevices) -> Self {
+        let devices = bound.devices.into_iter().collect();
+        match bound.places {
+            places if places.is_empty() => Self::Plain(devices),
+            places => Self::Placed { devices, places },
+        }
     }
 }

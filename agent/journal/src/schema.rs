@@ -8,9 +8,9 @@ pub(super) const SCHEMA: JournalSchema = JournalSchema {
     file: "guests.db",
     version_table: "guest_journal",
     create: CREATE,
-    version: 5,
+    version: 6,
     // Version 1 had no rescue and no rebuild. Later versions have the same tables: version 2 had no action ids in `life`, and
-    // version 3 no descriptions and no swap disks in `request`, and version 4 no ports.
+    // version 3 no descriptions and no swap disks in `request`, version 4 no ports, and version 5 no places in `devices`.
     upgrades: &[(1, "ALTER TABLE guest ADD COLUMN life TEXT")],
     additions: &[register::CREATE, register::CREATE_RESET_AT_DELETION],
 };

@@ -12,7 +12,10 @@ use berth_agent_images::{
 };
 use berth_model::ConsumerUuid;
 use berth_store::OpenError;
-use berth_virt::guest_spec::{DesiredPower, GuestBoot, GuestDisks, HostPath, QcowDisk};
+use berth_virt::HostDeviceId;
+use berth_virt::guest_spec::{
+    DesiredPower, GuestBoot, GuestDisks, HostPath, HostPciPlace, QcowDisk,
+};
 use berth_workflow::{AcceptOutcome, JournalError, StepRecord, StepState};
 use proptest::prelude::*;
 
@@ -400,6 +403,35 @@ async fn a_journal_of_a_version_before_is_taken_over() {
             assert_eq!(journal.guests().await.unwrap(), before);
         }
     }
+}
+
+#[tokio::test]
+async fn the_places_of_devices_are_in_the_journal_and_rows_without_them_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    let devices = |journal: SqlJournal| async move {
+        let record = journal.guest(guest(1)).await.unwrap().unwrap();
+        record.devices.clone()
+    };
+    journal.accept(&request(1, &[1])).await.unwrap();
+    let plain = bound(&[1]);
+    let device = plain.iter().map(|bound| HostDeviceId::of(bound.device));
+    let place = HostPciPlace {
+        numa_node: Some(1),
+        switch: Some("0000:20:00.0".parse().unwrap()),
+    };
+    let places = device.map(|device| (device, place)).collect();
+    let placed = plain.clone().with_places(places);
+    let names = names(&placed);
+    let claimed = journal.claim_devices(guest(1), &names, &placed).await;
+    assert_eq!(claimed.unwrap(), DeviceClaim::Claimed);
+    assert_eq!(devices(journal).await, Some(placed.clone()));
+    assert!(plain != placed && plain.has_same_bindings(&placed));
+    // As an earlier release wrote it.
+    let earlier = "UPDATE guest SET devices = json_extract(devices, '$.devices')";
+    script(folder.path(), earlier).await;
+    let journal = SqlJournal::open(folder.path()).await.unwrap();
+    assert_eq!(devices(journal).await, Some(plain));
 }
 
 #[tokio::test]

@@ -33,7 +33,7 @@ pub fn flavors_and_images_page() -> String {
     }
     page.push_str(
         "\n## Image properties\n\nWhere flavor and image differ, Nova's rule says which one counts. Names without a prefix below are the\n\
-         user's own and are not checked. Unknown names that begin with `hw_` or `os_glance_` are refused, and so are\n\
+         user's own and are not checked. Unknown names that begin with `berth_`, `hw_` or `os_glance_` are refused, and so are\n\
          `cinder_encryption_key_id`, `os_encrypt_…`, `os_decrypt_…` and `img_signature…`: an image that is encrypted or signed is never\n\
          treated as a plain one.\n\n| property | support | note |\n| --- | --- | --- |\n\
          | `hw_numa_cpus.N`, `hw_numa_mem.N` | honoured | |\n",

@@ -154,6 +154,10 @@ fn firmware_and_options(
     match options.is_pc() {
         true if is_secure => Err(wrong("hw_machine_type", "secure boot needs a q35")),
         true if is_encrypted => Err(wrong("hw_machine_type", "memory encryption needs a q35")),
+        true if options.host_pci_topology => Err(wrong(
+            "hw_machine_type",
+            "the PCI topology of the host (berth:pci_topology) needs a q35",
+        )),
         _ => Ok((firmware, options)),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{
     Allocation, Allocations, ConsoleKind, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
 };
-use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, MacAddress};
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, HostPciPlace, MacAddress};
 use berth_virt::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
@@ -122,6 +122,10 @@ impl VirtDriver for Driver {
 
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
         on_driver!(self, driver => driver.check_device(wanted).await)
+    }
+
+    async fn pci_place(&self, wanted: &WantedDevice) -> Result<Option<HostPciPlace>, DeviceError> {
+        on_driver!(self, driver => driver.pci_place(wanted).await)
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {

@@ -153,7 +153,8 @@ impl HostDevices {
         let listed = devices.as_slice().iter().map(as_listed);
         let listed = listed.collect::<Result<_, DeviceError>>()?;
         // The same devices, so a valid set stays valid.
-        Ok(GuestDevices::new(listed).unwrap_or_else(|_| devices.clone()))
+        let listed = GuestDevices::new(listed).unwrap_or_else(|_| devices.clone());
+        Ok(listed.with_places(devices.places()))
     }
 
     /// The name of the network interface of a function that stays on the host's network driver.

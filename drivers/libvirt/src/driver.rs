@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use berth_model::{ConsoleKind, ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastObservation, Procfs, Sysfs};
-use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, MacAddress, PortConnection};
+use berth_virt::guest_spec::{
+    GuestInterfaces, GuestSpec, HostPciPlace, MacAddress, PortConnection,
+};
 use berth_virt::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
@@ -517,6 +519,15 @@ impl VirtDriver for LibvirtDriver {
         let check = async |devices: HostDevices, wanted: WantedDevice| devices.check(&wanted);
         let companions = self.with_devices(wanted, "checking it", check).await?;
         self.check_unshared(wanted.host_device(), &companions).await
+    }
+
+    async fn pci_place(&self, wanted: &WantedDevice) -> Result<Option<HostPciPlace>, DeviceError> {
+        if self.devices.is_none() {
+            return Ok(None);
+        }
+        let place = async |devices: HostDevices, wanted: WantedDevice| devices.pci_place(&wanted);
+        let call = "looking up its place in the PCI tree";
+        Ok(Some(self.with_devices(wanted, call, place).await?))
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {

@@ -7,6 +7,7 @@
 //!
 //! Called by the driver's `spawn`. `guest`, `guests` and `guest_metadata` read the document back.
 
+mod controller;
 mod devices;
 mod disks;
 mod domain;
@@ -20,7 +21,8 @@ use berth_model::{
     AddressWidth, CpuLimits, MachineOptions, MachineType, MemoryEncryption, PciAddress,
 };
 use berth_virt::guest_spec::{
-    CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MacAddress, MemoryPages, VcpuPin,
+    CpuModel, GuestBoot, GuestPciTree, GuestSpec, GuestSpecError, GuestTopology, LinkName,
+    MacAddress, MemoryPages, VcpuPin,
 };
 
 use crate::architecture::GuestArchitecture;
@@ -90,8 +92,9 @@ impl Default for GuestXmlOptions {
     }
 }
 
-#[must_use]
-pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
+/// Errors: the guest requests the host's PCI topology, and cannot have it ([`GuestPciTree::of`]).
+pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> Result<String, GuestSpecError> {
+    let tree = pci_tree(spec, options)?;
     let topology = &spec.topology;
     let encryption = spec.machine.memory_encryption;
     // libvirt's test driver knows few of the elements of a real machine.
@@ -154,13 +157,22 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         on_poweroff: "destroy",
         on_reboot: "restart",
         on_crash: "destroy",
-        devices: devices::devices(spec, options),
+        devices: devices::devices(spec, &tree, options),
         launch_security: encryption.map(launch_security),
     };
-    document(&domain)
+    Ok(document(&domain))
 }
 
-/// The document of the guest's interface with this Ethernet address; `None` if its specification has none.
+/// libvirt's test driver has no PCI Express.
+fn pci_tree(spec: &GuestSpec, options: &GuestXmlOptions) -> Result<GuestPciTree, GuestSpecError> {
+    match options.virtualisation {
+        Virtualisation::Test => Ok(GuestPciTree::default()),
+        Virtualisation::Kvm | Virtualisation::Qemu => GuestPciTree::of(spec),
+    }
+}
+
+/// The document of the guest's interface with this Ethernet address; `None` if its specification has none. The hypervisor chooses
+/// its slot.
 pub(crate) fn interface_xml(
     spec: &GuestSpec,
     mac: MacAddress,
@@ -168,7 +180,10 @@ pub(crate) fn interface_xml(
 ) -> Option<String> {
     let mut all = spec.interfaces.as_slice().iter();
     let interface = all.find(|interface| interface.mac == mac)?;
-    Some(document(&devices::interface(interface, spec, options)))
+    let tree = GuestPciTree::default();
+    Some(document(&devices::interface(
+        interface, spec, &tree, options,
+    )))
 }
 
 fn document(element: &impl serde::Serialize) -> String {

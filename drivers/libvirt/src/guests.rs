@@ -384,9 +384,15 @@ fn write_definition(
     }
     check_firmware(connect, spec, &options)?;
     protect_interfaces(connect, spec, &mut options)?;
+    let call = "virDomainDefineXMLFlags";
+    let xml = guest_xml(spec, &options).map_err(|error| GuestError::Refused {
+        uuid,
+        call,
+        reason: error.to_string(),
+    })?;
     connect
-        .define_domain_xml_flags(&guest_xml(spec, &options), sys::VIR_DOMAIN_DEFINE_VALIDATE)
-        .map_err(refused(uuid, "virDomainDefineXMLFlags"))
+        .define_domain_xml_flags(&xml, sys::VIR_DOMAIN_DEFINE_VALIDATE)
+        .map_err(refused(uuid, call))
 }
 
 /// The host's architecture. Refuses a guest with what its machine does not have.

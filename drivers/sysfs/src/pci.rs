@@ -95,6 +95,12 @@ impl Sysfs {
         }
     }
 
+    /// The upstream port of the PCI Express switch that the function is connected to; `None` without a switch, or if the function
+    /// does not exist. Of several switches the nearest counts.
+    pub fn pci_switch(&self, address: PciAddress) -> Result<Option<PciAddress>, SysfsError> {
+        Ok(read::resolved(&self.pci_device(address))?.and_then(|path| upstream_port(&path)))
+    }
+
     /// Whether the function's driver gives it to guests: it is a VFIO device (`vfio-dev`, since Linux 6.2), or an
     /// NVIDIA virtual function that is configured as a vGPU (`nvidia/current_vgpu_type`).
     pub fn offers_vfio(&self, address: PciAddress) -> Result<bool, SysfsError> {
@@ -119,6 +125,20 @@ impl Sysfs {
 
     pub(crate) fn pci_device(&self, address: PciAddress) -> PathBuf {
         self.pci_devices().join(address.to_string())
+    }
+}
+
+/// The upstream port above a function's directory: `.../ROOT PORT/UPSTREAM PORT/DOWNSTREAM PORT/FUNCTION`. Directories above it that
+/// are no functions begin another tree, for example that of a volume management device (`pci10000:00`).
+fn upstream_port(function: &Path) -> Option<PciAddress> {
+    let names = function.ancestors().skip(1).map(|directory| {
+        let name = directory.file_name()?.to_str()?;
+        name.parse::<PciAddress>().ok()
+    });
+    let ports: Vec<_> = names.map_while(|port| port).take(3).collect();
+    match ports[..] {
+        [_downstream, upstream, _root] => Some(upstream),
+        _ => None,
     }
 }
 
@@ -253,6 +273,35 @@ mod tests {
             (None, None, None)
         );
         assert_eq!(function.sriov, Sriov::None);
+    }
+
+    #[test]
+    fn a_function_below_a_switch_has_the_nearest_upstream_port() {
+        for (above, expected) in [
+            ("pci0000:80", None),
+            ("pci0000:80/0000:80:01.0", None),
+            // A bridge on a card: one port more is a switch.
+            ("pci0000:80/0000:80:01.0/0000:81:00.0", None),
+            (
+                "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:08.0",
+                Some("0000:81:00.0"),
+            ),
+            (
+                "pci0000:80/0000:80:01.0/0000:81:00.0/0000:82:08.0/0000:83:00.0/0000:84:10.0",
+                Some("0000:83:00.0"),
+            ),
+            // The functions behind a volume management device have a tree of their own.
+            ("pci0000:00/0000:00:0e.0/pci10000:e0/10000:e0:06.0", None),
+        ] {
+            let tree = TestTree::new();
+            let function = format!("devices/{above}/0000:90:00.0");
+            tree.write(&format!("{function}/vendor"), "0x10de");
+            tree.link("bus/pci/devices/0000:90:00.0", &tree.path(&function));
+            let found = tree.sysfs().pci_switch(address("0000:90:00.0")).unwrap();
+            assert_eq!(found, expected.map(address), "{above}");
+        }
+        let sysfs = TestTree::new().sysfs();
+        assert_eq!(sysfs.pci_switch(address("0000:90:00.0")).unwrap(), None);
     }
 
     #[test]

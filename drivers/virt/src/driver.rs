@@ -9,7 +9,7 @@ use berth_model::{
 };
 use futures_core::Stream;
 
-use crate::guest_spec::{GuestInterfaces, GuestSpec, MacAddress};
+use crate::guest_spec::{GuestInterfaces, GuestSpec, HostPciPlace, MacAddress};
 use crate::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,
@@ -222,6 +222,16 @@ pub trait VirtDriver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), DeviceError>> + Send {
         let _ = wanted;
         ready(Err(self.devices_not_supported()))
+    }
+
+    /// The place of a device in the host's PCI tree; `None` if the driver does not know it. Called before a device is given to a
+    /// guest that requests the host's PCI topology. Read-only. Fails with [`DeviceError`], for example if the device is missing.
+    fn pci_place(
+        &self,
+        wanted: &WantedDevice,
+    ) -> impl Future<Output = Result<Option<HostPciPlace>, DeviceError>> + Send {
+        let _ = wanted;
+        ready(Ok(None))
     }
 
     /// Prepares a device for a guest that is not started yet. A mediated device is created, also after a reboot of the

@@ -12,6 +12,8 @@ mod disk;
 mod error;
 mod interface;
 mod name;
+mod pci_place;
+mod pci_tree;
 mod port;
 pub(crate) mod text;
 mod topology;
@@ -29,6 +31,8 @@ pub use disk::{BaseImage, DiskFormat, GuestDisks, QcowDisk};
 pub use error::GuestSpecError;
 pub use interface::{GuestInterface, GuestInterfaces, InterfaceSource, LinkName, MacAddress};
 pub use name::{GuestName, HostPath, KernelCommandLine, Label, ProjectId};
+pub use pci_place::{HostPciPlace, HostPciPlaces};
+pub use pci_tree::{GuestPciBus, GuestPciSlot, GuestPciTree};
 pub use port::{GuestPort, PlugSignal, PortConnection, TapName};
 pub use topology::{GuestNumaCell, GuestTopology, MemoryPages};
 

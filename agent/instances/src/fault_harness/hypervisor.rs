@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_agent_journal::samples::{NODE, guest, handle};
 use berth_model::{ConsoleKind, ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{
-    DesiredPower, GuestInterface, GuestInterfaces, GuestSpec, MacAddress,
+    DesiredPower, GuestInterface, GuestInterfaces, GuestSpec, HostPciPlace, MacAddress,
 };
 use berth_virt::{
-    ConsoleAddress, CpuSet, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark, GuestOnHost,
-    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice, HostDeviceId,
-    HostEvents, HostView, InterfaceOutcome, NodeCpus, NodeDisk, NodeView, ObserveError,
-    PciInPlacement, PowerAction, PowerState, ResourceModel, VirtDriver,
+    ConsoleAddress, CpuSet, DeviceError, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark,
+    GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice,
+    HostDeviceId, HostEvents, HostView, InterfaceOutcome, NodeCpus, NodeDisk, NodeView,
+    ObserveError, PciInPlacement, PowerAction, PowerState, ResourceModel, VirtDriver, WantedDevice,
 };
 
 use crate::fault_harness::resources::{devices_of, plugged_ports};
@@ -318,6 +318,14 @@ impl VirtDriver for SimulatedHypervisor {
         let reason = "it gets one at its next start";
         let none = GuestError::NoConsole { uuid, kind, reason };
         screens.map(ConsoleAddress::Tcp).ok_or(none)
+    }
+
+    async fn pci_place(&self, _: &WantedDevice) -> Result<Option<HostPciPlace>, DeviceError> {
+        let switch = format!("0000:{:02x}:00.0", self.0.world().switch_bus);
+        Ok(Some(HostPciPlace {
+            numa_node: Some(0),
+            switch: Some(switch.parse().unwrap()),
+        }))
     }
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {

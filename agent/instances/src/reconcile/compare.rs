@@ -150,7 +150,7 @@ fn journal_and_requests(
     };
     let before = record.devices.clone().unwrap_or_default();
     let reason = match now {
-        Ok(now) if *now == before => return,
+        Ok(now) if now.has_same_bindings(&before) => return,
         Ok(now) => format!("they are bound to {now}, but the guest has {before}"),
         Err(reason) => reason.clone(),
     };

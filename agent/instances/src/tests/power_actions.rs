@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use berth_agent_journal::Goal;
 use berth_agent_journal::samples::{bound, guest, request};
-use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestPowerOutcome, PowerAction, PowerState};
+use berth_virt::guest_spec::{DesiredPower, MachineOptions};
+use berth_virt::{GuestPowerOutcome, HostDeviceId, PowerAction, PowerState};
 
 use crate::fault_harness::{
     FaultHarness, FaultPoint, InjectedFault, SimulatedFailure, SimulatedHypervisor,
@@ -279,6 +280,68 @@ async fn a_guest_that_was_stopped_stays_off_after_a_boot_of_the_host() {
     let end = harness.guests().sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled));
     assert!(harness.devices_of_running_guest(1).is_empty());
+}
+
+#[tokio::test]
+async fn a_host_that_numbers_its_buses_otherwise_does_not_move_the_devices_of_a_guest() {
+    let harness = FaultHarness::new().await;
+    harness.world().switch_bus = 0x20;
+    harness.bind(1, &[1, 2]);
+    let machine = MachineOptions {
+        host_pci_topology: true,
+        ..MachineOptions::default()
+    };
+    let request = request(1, &[1, 2]).with_machine(machine);
+    let guests = harness.guests();
+    guests.create(&request).await.unwrap();
+    let end = guests.reconcile_instance(guest(1)).await;
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
+    let devices = || harness.world().documents[&guest(1)].devices.clone();
+    let before = devices();
+    for attached in before.as_slice() {
+        let place = before.places().get(HostDeviceId::of(attached.device));
+        let switch = place.and_then(|place| place.switch);
+        assert_eq!(switch, Some("0000:20:00.0".parse().unwrap()));
+    }
+    // The hypervisor forgets the guest, too.
+    harness.reboot_host();
+    {
+        let mut world = harness.world();
+        world.switch_bus = 0x40;
+        world.documents.clear();
+        world.guests.clear();
+    }
+    let guests = harness.guests();
+    let end = guests.sync_one(guest(1)).await;
+    assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
+    assert_eq!(devices(), before);
+    for action in [STOP, PowerAction::Start] {
+        let done = guests.power(guest(1), action).await.unwrap();
+        assert_eq!(done, GuestPowerOutcome::Done);
+    }
+    invariants::check_at_rest(&harness).await;
+}
+
+#[tokio::test]
+async fn a_guest_with_more_devices_than_a_bus_has_slots_gets_none_of_them() {
+    let harness = FaultHarness::new().await;
+    let numbers: Vec<u32> = (1..=33).collect();
+    harness.bind(1, &numbers);
+    let machine = MachineOptions {
+        host_pci_topology: true,
+        ..MachineOptions::default()
+    };
+    let guests = harness.guests();
+    let request = request(1, &numbers).with_machine(machine);
+    guests.create(&request).await.unwrap();
+    let end = guests.reconcile_instance(guest(1)).await;
+    assert!(!matches!(end, ReconcileOutcome::Settled), "{end:?}");
+    let record = guests.show(guest(1)).await.unwrap();
+    let Goal::Undo { reason, .. } = &record.goal else {
+        panic!("{record:?}");
+    };
+    assert!(reason.contains("a PCI bus has room for 32"), "{reason}");
+    assert!(!harness.exists_on_hypervisor(1));
 }
 
 #[tokio::test]

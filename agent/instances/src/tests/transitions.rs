@@ -7,7 +7,7 @@ use berth_agent_journal::AcceptOutcome;
 use berth_agent_journal::samples::{guest, request};
 use berth_model::{DiskBus, NodeName};
 use berth_virt::guest_spec::{DesiredPower, GuestBoot, HostPath, KernelCommandLine};
-use berth_virt::{GuestError, GuestPowerOutcome, PowerAction};
+use berth_virt::{GuestError, GuestPowerOutcome, HostDeviceId, PowerAction};
 
 use crate::fault_harness::{
     FaultHarness, FaultPoint, InjectedFault, SimulatedFailure, SimulatedHypervisor,
@@ -491,6 +491,14 @@ async fn a_rebuilt_guest_has_the_devices_of_the_new_image_and_keeps_them_in_a_re
         properties: BTreeMap::from([(name.to_owned(), value.to_owned())]),
         ..of_scsi()
     };
+    // The devices have no places yet, because the guest did not need them.
+    let of_host = rebuild(Some(of_property("berth_pci_topology", "host")));
+    guests.transition(guest(1), &of_host).await.unwrap();
+    let devices = harness.world().documents[&guest(1)].devices.clone();
+    for attached in devices.as_slice() {
+        let device = HostDeviceId::of(attached.device);
+        assert!(devices.places().get(device).is_some(), "{device}");
+    }
     for (name, value, expected) in [
         (
             "hw_disk_bus",

@@ -1,4 +1,4 @@
-//! The image properties that Nova and Glance know, and what a host of Berth does with them.
+//! The image properties that Nova and Glance know and Berth's own (`berth_`), and what a host of Berth does with them.
 //!
 //! A property that protects the guest or its image is never ignored: encryption, signatures, TPMs. Other properties that
 //! hosts do not read describe how the guest sees its devices. Names without a prefix of Nova's are the user's own.
@@ -54,12 +54,12 @@ pub const LEGACY_IMAGE_PROPERTIES: [(&str, &str); 22] = [
     ("hypervisor_type", "img_hv_type"),
 ];
 
-/// The names of all image properties that Nova knows, without old ones and those that end with a number.
+/// The names of all image properties that Nova knows and of Berth's own, without old ones and those that end with a number.
 pub fn image_property_names<'a>() -> impl Iterator<Item = &'a str> {
     IMAGE_PROPERTIES.iter().map(|(name, _)| *name)
 }
 
-/// What a host does with an image property; `None` if neither Nova nor Glance knows the name.
+/// What a host does with an image property; `None` if Nova, Glance and Berth do not know the name.
 #[must_use]
 pub fn known_image_property(name: &str) -> Option<HostSupport> {
     if NUMBERED.iter().any(|prefix| name.starts_with(prefix)) {
@@ -111,7 +111,7 @@ pub fn check_image_property(name: &str, value: &str) -> Result<(), UnsupportedKe
 
 /// Whether an unknown name can only be meant for hosts.
 fn is_of_hosts(name: &str) -> bool {
-    name.starts_with("hw_") || name.starts_with("os_glance_")
+    name.starts_with("berth_") || name.starts_with("hw_") || name.starts_with("os_glance_")
 }
 
 pub(super) fn check_image_properties(
@@ -152,6 +152,7 @@ pub fn with_image_placement(
 
 /// By name, in order.
 const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
+    ("berth_pci_topology", HostSupport::Honoured),
     ("hw_architecture", HostSupport::Scheduled),
     (
         "hw_auto_disk_config",

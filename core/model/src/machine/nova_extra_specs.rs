@@ -113,6 +113,11 @@ const EXTRA_SPECS: &[(&str, AllowedValues, HostSupport)] = &[
         HostSupport::Scheduled,
     ),
     (
+        "berth:pci_topology",
+        AllowedValues::OneOf(&["host"]),
+        HostSupport::Honoured,
+    ),
+    (
         "berth:same_link_group",
         AllowedValues::Any,
         HostSupport::Scheduled,

@@ -84,6 +84,9 @@ pub struct MachineOptions {
     /// How the memory is encrypted (`hw:mem_encryption`); by default it is not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_encryption: Option<MemoryEncryption>,
+    /// Whether its passed-through devices have the places that they have in the host's PCI tree (`berth:pci_topology=host`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub host_pci_topology: bool,
     /// Limits on CPU time, disk and network traffic (`quota:*`).
     #[serde(skip_serializing_if = "is_default")]
     pub limits: GuestLimits,
@@ -299,6 +302,7 @@ impl MachineOptions {
             video_memory_mib: source.video_memory_mib()?,
             input_bus: source.input_bus()?,
             memory_encryption: source.memory_encryption()?,
+            host_pci_topology: source.host_pci_topology()?,
             limits: GuestLimits::of(source.specs)?,
         };
         let on_ide = [
@@ -534,6 +538,18 @@ impl<'a> FlavorAndProperties<'a> {
                     None => self.image(PROPERTY, reason),
                 })
             }
+        }
+    }
+
+    /// Flavor or image can request it. There is no other value, so they cannot contradict each other.
+    fn host_pci_topology(self) -> Result<bool, GuestMachineError> {
+        const SPEC: &str = "berth:pci_topology";
+        const PROPERTY: &str = "berth_pci_topology";
+        let of_flavor = self.specs.word(SPEC, &[("host", true)])?;
+        match self.property(PROPERTY) {
+            None => Ok(of_flavor.unwrap_or(false)),
+            Some("host") => Ok(true),
+            Some(_) => Err(self.image(PROPERTY, "expected host")),
         }
     }
 

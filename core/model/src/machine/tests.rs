@@ -423,6 +423,26 @@ fn what_no_host_can_build_is_refused_with_its_key() {
             "image.properties: hw_machine_type: memory encryption needs a q35",
         ),
         (
+            "berth:pci_topology=host",
+            "hw_machine_type=pc",
+            "image.properties: hw_machine_type: the PCI topology of the host (berth:pci_topology) needs a q35",
+        ),
+        (
+            "berth:pci_topology=flat",
+            "",
+            "flavor.extra_specs: berth:pci_topology is \"flat\": expected one of host",
+        ),
+        (
+            "",
+            "berth_pci_topology=flat",
+            "image.properties: berth_pci_topology: expected host",
+        ),
+        (
+            "",
+            "berth_pci_topolgy=host",
+            "image.properties: berth_pci_topolgy is not supported",
+        ),
+        (
             "hw:mem_encryption=true",
             "hw_firmware_type=uefi hw_mem_encryption=false",
             "image.properties: hw_mem_encryption: it contradicts hw:mem_encryption of the flavor",
@@ -561,10 +581,27 @@ fn image_properties_place_a_guest_like_extra_specs() {
 }
 
 #[test]
+fn a_flavor_or_an_image_requests_the_pci_topology_of_the_host() {
+    for (specs, properties, expected) in [
+        ("", "", false),
+        ("berth:pci_topology=host", "", true),
+        ("", "berth_pci_topology=host", true),
+        (
+            "berth:pci_topology=host",
+            "berth_pci_topology=host hw_machine_type=pc-q35-7.2",
+            true,
+        ),
+    ] {
+        let options = machine(1, specs, properties).unwrap().options;
+        assert_eq!(options.host_pci_topology, expected, "{specs} {properties}");
+    }
+}
+
+#[test]
 fn options_are_stored_and_read_back() {
     let options = machine(
         4,
-        "hw:watchdog_action=pause hw:cpu_cores=4 hw_rng:allowed=no",
+        "hw:watchdog_action=pause hw:cpu_cores=4 hw_rng:allowed=no berth:pci_topology=host",
         "hw_machine_type=pc-q35-7.2",
     );
     let options = options.unwrap().options;

@@ -6,6 +6,7 @@ use berth_model::PciAddress;
 use berth_sysfs::{
     AllowedFunction, ConfigSpace, GroupError, MdevDevice, Sriov, VFIO_DRIVER, ViableGroup,
 };
+use berth_virt::guest_spec::HostPciPlace;
 use berth_virt::{DeviceError, HostDeviceId, MdevSource, UnfitReason, WantedDevice};
 use uuid::Uuid;
 
@@ -43,6 +44,33 @@ impl HostDevices {
                 Ok(BTreeSet::new())
             }
         }
+    }
+
+    /// The place of a device in the host's PCI tree.
+    pub(crate) fn pci_place(&self, wanted: &WantedDevice) -> Result<HostPciPlace, DeviceError> {
+        let device = wanted.host_device();
+        let address = match (wanted.function(), device) {
+            (Some(address), _) | (None, HostDeviceId::Function(address)) => address,
+            (None, HostDeviceId::Mdev(uuid)) => {
+                let parent = self.find_mdev(device, uuid)?.parent;
+                match parent.parse() {
+                    Ok(address) => address,
+                    // A parent that is not a PCI device has no place.
+                    Err(_) => return Ok(HostPciPlace::default()),
+                }
+            }
+        };
+        let function = self.sysfs().pci_function(address);
+        let function = function.map_err(unreadable(device))?;
+        let function = function.ok_or_else(|| DeviceError::Missing {
+            device,
+            reason: format!("this host has no PCI function {address}"),
+        })?;
+        let switch = self.sysfs().pci_switch(address);
+        Ok(HostPciPlace {
+            numa_node: function.numa_node,
+            switch: switch.map_err(unreadable(device))?,
+        })
     }
 
     /// A function that may be given to a guest, with its IOMMU group.

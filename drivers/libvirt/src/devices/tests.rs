@@ -301,8 +301,12 @@ async fn a_card_whose_entry_says_so_stays_where_the_operator_put_it_whatever_is_
             device,
             origin: DeviceOrigin::Flavor,
         };
+        let place = devices.pci_place(&WantedDevice::of(device)).unwrap();
+        let places = [(HostDeviceId::of(device), place)].into_iter().collect();
         let wanted = GuestDevices::new(vec![attached]).unwrap();
+        let wanted = wanted.with_places(&places);
         let listed = devices.as_listed(&wanted).unwrap();
+        assert_eq!(listed.places(), &places);
         let given = listed.as_slice()[0].device;
         assert!(matches!(given, GuestDevice::Pci { managed: is, .. } if is == managed));
     }

@@ -3,12 +3,14 @@
 use berth_model::{
     DiskBus, InterfaceModel, MachineOptions, PciAddress, RngDevice, ScsiController, TrafficLimit,
 };
+use berth_virt::HostDeviceId;
 use berth_virt::guest_spec::{
-    AttachedDevice, DeviceOrigin, GuestDevice, GuestInterface, GuestPort, GuestSpec,
+    AttachedDevice, DeviceOrigin, GuestDevice, GuestInterface, GuestPciTree, GuestPort, GuestSpec,
     InterfaceSource, PciManagement, PortConnection,
 };
 use serde::Serialize;
 
+use super::controller::{Controller, SlotAddress};
 use super::disks::{DiskElement, bus_of_drive, disks};
 use super::domain::TypeElement;
 use super::screen::{Graphics, Input, Video, graphics, inputs, video};
@@ -41,7 +43,11 @@ pub(super) struct DevicesElement<'a> {
 }
 
 /// The devices of a guest.
-pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> DevicesElement<'a> {
+pub(super) fn devices<'a>(
+    spec: &'a GuestSpec,
+    tree: &GuestPciTree,
+    options: &'a GuestXmlOptions,
+) -> DevicesElement<'a> {
     let host_devices = spec.devices.as_slice();
     DevicesElement {
         emulator: options
@@ -49,8 +55,8 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
             .as_ref()
             .map(|path| path.display().to_string()),
         disk: disks(spec, options),
-        controller: controllers(spec, options),
-        interface: interfaces(spec, options),
+        controller: controllers(spec, tree, options),
+        interface: interfaces(spec, tree, options),
         serial: Serial {
             kind: "pty",
             log: Log {
@@ -79,7 +85,7 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
         hostdev: host_devices
             .iter()
             .filter(|attached| !is_interface(spec, attached))
-            .map(host_device)
+            .map(|attached| host_device(attached, tree))
             .collect(),
         watchdog: spec.machine.watchdog.map(|action| Watchdog {
             model: "i6300esb",
@@ -113,36 +119,32 @@ fn is_interface(spec: &GuestSpec, attached: &AttachedDevice) -> bool {
     !ports.any(|(_, port)| port.id() == id && port.is_physical())
 }
 
-#[derive(Serialize)]
-struct Controller {
-    #[serde(rename = "@type")]
-    kind: &'static str,
-    #[serde(rename = "@model")]
-    model: &'static str,
-}
-
 /// The controllers that libvirt would not choose by itself.
-fn controllers(spec: &GuestSpec, options: &GuestXmlOptions) -> Vec<Controller> {
-    let pci = |model| Controller { kind: "pci", model };
+fn controllers(
+    spec: &GuestSpec,
+    tree: &GuestPciTree,
+    options: &GuestXmlOptions,
+) -> Vec<Controller> {
     let count = match spec.machine.is_pc() {
         true => 0,
         false => options.pcie_root_ports,
     };
-    let root_ports = (0..count).map(|_| pci("pcie-root-port"));
-    let root = (count > 0).then(|| pci("pcie-root"));
+    let root_ports = (0..count).map(|_| Controller::new("pci", "pcie-root-port"));
+    // The ports of devices have the first indexes, so the number of other ports does not move devices.
+    let of_devices = tree
+        .buses()
+        .map(|(index, bus)| Controller::of_bus(index, bus));
+    let of_devices: Vec<_> = of_devices.collect();
+    let has_ports = count > 0 || !of_devices.is_empty();
+    let root = has_ports.then(|| Controller::new("pci", "pcie-root"));
     let is_arm = options.architecture == GuestArchitecture::Aarch64;
     let default = (is_arm && has_scsi(spec, options)).then_some(ScsiController::VirtioScsi);
     let scsi = spec.machine.scsi_controller.or(default);
-    let scsi = scsi.map(|model| Controller {
-        kind: "scsi",
-        model: model.as_str(),
-    });
+    let scsi = scsi.map(|model| Controller::new("scsi", model.as_str()));
     // libvirt gives this machine no controller for the tablet and USB disks.
-    let usb = is_arm.then_some(Controller {
-        kind: "usb",
-        model: "qemu-xhci",
-    });
+    let usb = is_arm.then(|| Controller::new("usb", "qemu-xhci"));
     root.into_iter()
+        .chain(of_devices)
         .chain(root_ports)
         .chain(scsi)
         .chain(usb)
@@ -184,6 +186,8 @@ pub(super) struct Interface<'a> {
     port: Option<Port>,
     #[serde(skip_serializing_if = "Option::is_none")]
     alias: Option<Alias>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<SlotAddress>,
 }
 
 #[derive(Serialize)]
@@ -276,11 +280,15 @@ struct Mtu {
     size: u32,
 }
 
-fn interfaces<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> Vec<Interface<'a>> {
+fn interfaces<'a>(
+    spec: &'a GuestSpec,
+    tree: &GuestPciTree,
+    options: &'a GuestXmlOptions,
+) -> Vec<Interface<'a>> {
     let all = spec.interfaces.as_slice().iter();
     let is_physical = |one: &&GuestInterface| matches!(&one.source, InterfaceSource::Port(port) if port.is_physical());
     all.filter(|one| !is_physical(one))
-        .map(|one| interface(one, spec, options))
+        .map(|one| interface(one, spec, tree, options))
         .collect()
 }
 
@@ -314,12 +322,13 @@ fn bandwidth(machine: &MachineOptions) -> Option<Bandwidth> {
 pub(super) fn interface<'a>(
     interface: &'a GuestInterface,
     spec: &GuestSpec,
+    tree: &GuestPciTree,
     options: &'a GuestXmlOptions,
 ) -> Interface<'a> {
     if let InterfaceSource::Port(port) = &interface.source {
         match port.connection() {
             PortConnection::NetworkFunction { address, vlan, .. } => {
-                return network_function(interface, port, (*address, *vlan), spec);
+                return network_function(interface, port, (*address, *vlan), spec, tree);
             }
             PortConnection::Macvtap { address, .. } => {
                 let link = options.function_links.get(address);
@@ -358,6 +367,7 @@ pub(super) fn interface<'a>(
         filterref: filter.map(|filter| FilterRef { filter }),
         port: (options.port_isolation && on_bridge).then_some(Port { isolated: "yes" }),
         alias: None,
+        address: None,
     }
 }
 
@@ -367,6 +377,7 @@ fn network_function<'a>(
     port: &GuestPort,
     (address, vlan): (PciAddress, Option<u16>),
     spec: &GuestSpec,
+    tree: &GuestPciTree,
 ) -> Interface<'a> {
     let origin = DeviceOrigin::Port(port.id());
     let mut devices = spec.devices.as_slice().iter();
@@ -405,6 +416,9 @@ fn network_function<'a>(
         alias: attached.map(|attached| Alias {
             name: attached.alias(),
         }),
+        address: tree
+            .bus_of(HostDeviceId::Function(address))
+            .map(SlotAddress::of_device),
     }
 }
 
@@ -434,6 +448,7 @@ fn macvtap<'a>(
         filterref: None,
         port: None,
         alias: None,
+        address: None,
     }
 }
 
@@ -504,6 +519,8 @@ struct HostDeviceElement {
     driver: Option<NameOf>,
     source: HostSource,
     alias: Alias,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<SlotAddress>,
 }
 
 #[derive(Serialize)]
@@ -539,19 +556,21 @@ struct HostAddress {
     function: Option<String>,
 }
 
-fn host_device(attached: &AttachedDevice) -> HostDeviceElement {
+fn host_device(attached: &AttachedDevice, tree: &GuestPciTree) -> HostDeviceElement {
     let alias = Alias {
         name: attached.alias(),
     };
+    let bus = tree.bus_of(HostDeviceId::of(attached.device));
+    let slot = bus.map(SlotAddress::of_device);
     match attached.device {
         GuestDevice::Pci { address, managed } => {
             let managed = match managed {
                 PciManagement::Hypervisor => "yes",
                 PciManagement::Prepared | PciManagement::HostDriver => "no",
             };
-            function(address, managed, alias)
+            function(address, managed, alias, slot)
         }
-        GuestDevice::VendorVfio { address } => function(address, "no", alias),
+        GuestDevice::VendorVfio { address } => function(address, "no", alias, slot),
         GuestDevice::Mdev { uuid } => HostDeviceElement {
             mode: "subsystem",
             kind: "mdev",
@@ -565,11 +584,17 @@ fn host_device(attached: &AttachedDevice) -> HostDeviceElement {
                 },
             },
             alias,
+            address: slot,
         },
     }
 }
 
-fn function(address: PciAddress, managed: &'static str, alias: Alias) -> HostDeviceElement {
+fn function(
+    address: PciAddress,
+    managed: &'static str,
+    alias: Alias,
+    slot: Option<SlotAddress>,
+) -> HostDeviceElement {
     HostDeviceElement {
         mode: "subsystem",
         kind: "pci",
@@ -580,6 +605,7 @@ fn function(address: PciAddress, managed: &'static str, alias: Alias) -> HostDev
             address: pci_address(address),
         },
         alias,
+        address: slot,
     }
 }
 

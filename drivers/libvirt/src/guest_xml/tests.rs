@@ -6,15 +6,17 @@ use berth_model::{
     GuestLimits, InputBus, InterfaceModel, MachineOptions, MachineType, MemoryEncryption,
     RngDevice, ScsiController, TrafficLimit, VideoModel, WatchdogAction,
 };
-use berth_virt::CpuSet;
 use berth_virt::conformance::sample_guest;
 use berth_virt::guest_spec::{
     AttachedDevice, BaseImage, CpuModelName, CpuPinning, DeviceOrigin, DiskFormat, GuestDevice,
     GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName, GuestNumaCell,
-    GuestOwner, GuestPort, HostPath, InstanceDescription, InterfaceSource, KernelCommandLine,
-    Label, LinkName, PciManagement, PlugSignal, PortConnection, ProjectId, QcowDisk,
+    GuestOwner, GuestPort, HostPath, HostPciPlace, InstanceDescription, InterfaceSource,
+    KernelCommandLine, Label, LinkName, PciManagement, PlugSignal, PortConnection, ProjectId,
+    QcowDisk,
 };
+use berth_virt::{CpuSet, HostDeviceId};
 use proptest::prelude::*;
+use roxmltree::Node;
 use uuid::Uuid;
 
 use super::*;
@@ -38,6 +40,10 @@ fn mdev(number: u128) -> Uuid {
 
 fn request(number: u128) -> ArqUuid {
     mdev(number).into()
+}
+
+fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
+    super::guest_xml(spec, options).unwrap()
 }
 
 /// The least a guest can be.
@@ -210,6 +216,31 @@ fn placed() -> GuestSpec {
     }
 }
 
+/// Two cells, one with two devices of a switch, and devices elsewhere.
+fn with_the_hosts_topology() -> GuestSpec {
+    let place = |numa_node, switch: Option<&str>| HostPciPlace {
+        numa_node: Some(numa_node),
+        switch: switch.map(|switch| switch.parse().unwrap()),
+    };
+    let function = |address: &str| HostDeviceId::Function(address.parse().unwrap());
+    let places = [
+        (function("0000:84:00.0"), place(0, Some("80:01.0"))),
+        (function("10000:01:1f.7"), place(1, None)),
+        (HostDeviceId::Mdev(mdev(7)), place(0, Some("80:01.0"))),
+    ];
+    GuestSpec {
+        topology: placed().topology,
+        devices: with_devices()
+            .devices
+            .with_places(&places.into_iter().collect()),
+        machine: MachineOptions {
+            host_pci_topology: true,
+            ..MachineOptions::default()
+        },
+        ..plain()
+    }
+}
+
 fn from_a_kernel() -> GuestSpec {
     GuestSpec {
         boot: GuestBoot::Kernel {
@@ -370,6 +401,7 @@ fn shapes() -> Vec<(&'static str, String)> {
         ("emulated_devices", with_emulated_devices()),
         ("described", described()),
         ("pc", on_a_pc()),
+        ("host_topology", with_the_hosts_topology()),
     ]
     .map(|(name, spec)| (name, guest_xml(&spec, &options)))
     .into();
@@ -398,7 +430,11 @@ fn shapes() -> Vec<(&'static str, String)> {
         };
         shapes.push((name, guest_xml(&spec, &options)));
     }
-    for (name, spec) in [("arm", with_disks()), ("arm_networks", with_networks())] {
+    for (name, spec) in [
+        ("arm", with_disks()),
+        ("arm_networks", with_networks()),
+        ("arm_host_topology", with_the_hosts_topology()),
+    ] {
         shapes.push((name, guest_xml(&spec, &of_arm())));
     }
     for (name, encryption) in [
@@ -654,6 +690,62 @@ fn a_guest_has_the_operators_root_ports_and_memory_statistics() {
 }
 
 #[test]
+fn devices_of_one_host_switch_are_below_one_switch_on_the_cell_of_their_node() {
+    let options = GuestXmlOptions {
+        pcie_root_ports: 3,
+        ..GuestXmlOptions::default()
+    };
+    let text = guest_xml(&with_the_hosts_topology(), &options);
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let elements = || document.descendants().filter(Node::is_element);
+    let bus = |element: Node<'_, '_>| {
+        let address = crate::xml::find(element, &["address"])?;
+        let bus = address.attribute("bus")?.strip_prefix("0x")?;
+        Some(u32::from_str_radix(bus, 16).unwrap().to_string())
+    };
+    let controller = |index: &str| {
+        let mut all = elements().filter(|it| it.has_tag_name("controller"));
+        all.find(|it| it.attribute("index") == Some(index)).unwrap()
+    };
+    // From each device up to the default bus.
+    let paths = elements()
+        .filter(|it| it.has_tag_name("hostdev"))
+        .map(|device| {
+            let mut path = Vec::new();
+            let mut above = bus(device);
+            while let Some(index) = above {
+                let controller = controller(&index);
+                let cell = crate::xml::text(controller, &["target", "node"]).unwrap_or_default();
+                path.push(format!(
+                    "{} {index} {cell}",
+                    controller.attribute("model").unwrap()
+                ));
+                above = bus(controller);
+            }
+            path.join(", ")
+        });
+    let on_switch = |port| {
+        format!(
+            "pcie-switch-downstream-port {port} , pcie-switch-upstream-port 6 , pcie-root-port 5 , pcie-expander-bus 4 1"
+        )
+    };
+    assert_eq!(
+        paths.collect::<Vec<_>>(),
+        [
+            on_switch(7),
+            "pcie-root-port 3 , pcie-expander-bus 2 0".to_owned(),
+            "pcie-root-port 1 ".to_owned(),
+            on_switch(8),
+        ]
+    );
+    // The ports for devices that are attached later.
+    let spare = elements().filter(|it| {
+        it.attribute("model") == Some("pcie-root-port") && it.attribute("index").is_none()
+    });
+    assert_eq!(spare.count(), 3);
+}
+
+#[test]
 fn telemetry_finds_the_instance_where_nova_writes_it() {
     let spec = GuestSpec {
         interfaces: with_networks().interfaces,
@@ -819,7 +911,7 @@ fn every_guest_has_acpi_and_the_machine_of_its_host() {
             "test" => None,
             "machine" => Some("pc-q35-7.2"),
             "pc" => Some("pc"),
-            "arm" | "arm_networks" => Some("virt"),
+            "arm" | "arm_networks" | "arm_host_topology" => Some("virt"),
             _ => Some("q35"),
         };
         assert_eq!(machine.attribute("machine"), expected, "{name}");

@@ -17,6 +17,9 @@ pub(crate) const AVAILABLE: u64 = 15;
 /// A card that stands on the kernel's VFIO driver, ready for a guest.
 pub(crate) const READY: &str = "0000:82:00.0";
 
+/// A card that [`second_ready`] adds.
+pub(crate) const SECOND_READY: &str = "0000:84:00.0";
+
 /// A card that a driver of the host's has, for the hypervisor to take.
 pub(crate) const TAKEN: &str = "0000:83:00.0";
 
@@ -47,12 +50,7 @@ pub(crate) fn write(root: &Path) {
     link(&mdev.join("iommu_group"), &group(root, 30));
     link(&root.join("bus/mdev/devices").join(MDEV), &mdev);
 
-    let ready = function(root, READY, "1234", "11e8", "00ff00", 13);
-    write_all(&ready, &[("driver_override", "vfio-pci"), ("enable", "0")]);
-    let vfio = directory(&root.join("bus/pci/drivers/vfio-pci"));
-    write_all(&vfio, &[("bind", ""), ("unbind", "")]);
-    link(&ready.join("driver"), &vfio);
-    link(&vfio.join(READY), &ready);
+    ready(root, READY, 13);
     write_all(&root.join("bus/pci"), &[("drivers_probe", "")]);
 
     function(root, TAKEN, "8086", "10c9", "020000", 14);
@@ -60,6 +58,20 @@ pub(crate) fn write(root: &Path) {
 
     // Where the host's own CPUs are shown through.
     directory(&root.join("devices/system"));
+}
+
+/// Adds another card like [`READY`].
+pub(crate) fn second_ready(root: &Path) {
+    ready(root, SECOND_READY, 15);
+}
+
+fn ready(root: &Path, address: &str, of_group: u32) {
+    let ready = function(root, address, "1234", "11e8", "00ff00", of_group);
+    write_all(&ready, &[("driver_override", "vfio-pci"), ("enable", "0")]);
+    let vfio = directory(&root.join("bus/pci/drivers/vfio-pci"));
+    write_all(&vfio, &[("bind", ""), ("unbind", "")]);
+    link(&ready.join("driver"), &vfio);
+    link(&vfio.join(address), &ready);
 }
 
 /// Puts a second function into the group of [`TAKEN`].

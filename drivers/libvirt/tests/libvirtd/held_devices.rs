@@ -1,13 +1,16 @@
 //! Guests with devices on the real libvirtd: the devices are files, what libvirt does with them is not.
 
-use berth_libvirt::{LibvirtDriver, LibvirtOptions, VirtType};
-use berth_model::ConsumerUuid;
+use berth_libvirt::{
+    GuestXmlOptions, LibvirtDriver, LibvirtOptions, VirtType, Virtualisation, guest_xml,
+};
+use berth_model::{ConsumerUuid, MachineOptions};
 use berth_virt::conformance::{check_guests, sample_guest};
 use berth_virt::guest_spec::{
-    AttachedDevice, DesiredPower, DeviceOrigin, GuestDevice, GuestDevices, GuestSpec, HostPath,
-    PciManagement,
+    AttachedDevice, DesiredPower, DeviceOrigin, GuestDevice, GuestDevices, GuestNumaCell,
+    GuestSpec, GuestTopology, HostPath, HostPciPlace, PciManagement,
 };
-use berth_virt::{GuestError, VirtDriver as _};
+use berth_virt::{GuestError, HostDeviceId, VirtDriver as _};
+use roxmltree::{Document, Node};
 use uuid::Uuid;
 use virt::connect::Connect;
 
@@ -29,8 +32,12 @@ pub(crate) fn attached(device: GuestDevice, request: u128) -> AttachedDevice {
 }
 
 fn card(request: u128) -> AttachedDevice {
+    card_at(cards::READY, request)
+}
+
+fn card_at(address: &str, request: u128) -> AttachedDevice {
     let device = GuestDevice::Pci {
-        address: cards::READY.parse().expect("an address"),
+        address: address.parse().expect("an address"),
         managed: PciManagement::Prepared,
     };
     attached(device, request)
@@ -66,6 +73,114 @@ async fn the_driver_keeps_its_promises_about_guests_with_devices() {
     let rival = guest_spec(folder.path(), 2, vec![mdev(3)]);
     let broken = check_guests(&driver(&daemon), &spec, Some(&rival)).await;
     assert_eq!(broken, []);
+}
+
+/// The buses above a device of a running guest, from the default bus on.
+fn path_to(document: &Document<'_>, alias: &str) -> Vec<String> {
+    let child = |element: Node<'_, '_>, name: &str| {
+        let mut children = element.children();
+        children
+            .find(|child| child.has_tag_name(name))
+            .map(|it| it.id())
+    };
+    let above = |element: Node<'_, '_>| {
+        let address = document.get_node(child(element, "address")?)?;
+        let bus = address.attribute("bus")?.strip_prefix("0x")?;
+        let index = u32::from_str_radix(bus, 16).expect("a bus").to_string();
+        let mut all = document
+            .descendants()
+            .filter(|it| it.has_tag_name("controller"));
+        all.find(|it| it.attribute("type") == Some("pci") && it.attribute("index") == Some(&index))
+    };
+    let mut aliases = document.descendants().filter(|it| it.has_tag_name("alias"));
+    let device = aliases.find(|it| it.attribute("name") == Some(alias));
+    let device = device.and_then(|alias| alias.parent()).expect(alias);
+    let mut path = Vec::new();
+    let mut bus = above(device);
+    while let Some(controller) = bus {
+        path.insert(
+            0,
+            controller.attribute("model").expect("a model").to_owned(),
+        );
+        bus = above(controller);
+    }
+    path
+}
+
+/// The memory is not bound to the host's nodes, because this machine may have one only.
+#[test]
+fn a_guest_with_the_hosts_pci_topology_starts_with_a_switch_and_two_expanders() {
+    loaded();
+    let daemon = Daemon::start_with_cards();
+    cards::second_ready(&daemon.device_tree());
+    let folder = tempfile::tempdir().expect("a folder");
+    let devices = [card(1), mdev(2), card_at(cards::SECOND_READY, 3)];
+    let place = |numa_node, switch: Option<&str>| HostPciPlace {
+        numa_node: Some(numa_node),
+        switch: switch.map(|switch| switch.parse().expect("an address")),
+    };
+    let places = [
+        place(0, Some("0000:80:00.0")),
+        place(0, Some("0000:80:00.0")),
+        place(1, None),
+    ];
+    let of_devices = devices.iter().zip(places);
+    let places = of_devices.map(|(attached, place)| (HostDeviceId::of(attached.device), place));
+    let cell = |vcpu: u32| GuestNumaCell {
+        vcpus: [vcpu].into_iter().collect(),
+        memory_mib: 64,
+        host_cell: vcpu,
+    };
+    let topology = GuestTopology::plain(2, 128).and_then(|it| it.on_cells(vec![cell(0), cell(1)]));
+    let spec = guest_spec(folder.path(), 1, devices.into());
+    let spec = GuestSpec {
+        machine: MachineOptions {
+            host_pci_topology: true,
+            ..MachineOptions::default()
+        },
+        devices: spec.devices.with_places(&places.collect()),
+        topology: topology.expect("two cells"),
+        ..spec
+    };
+    let options = GuestXmlOptions {
+        virtualisation: Virtualisation::Qemu,
+        emulator: Some(emulator::emulator()),
+        pcie_root_ports: 4,
+        ..GuestXmlOptions::default()
+    };
+    let xml = guest_xml(&spec, &options).expect("there is room");
+    let (start, rest) = xml.split_once("<numatune>").expect("it has cells");
+    let (_, end) = rest.split_once("</numatune>").expect("an element");
+    let xml = format!("{start}{end}");
+    let connect = Connect::open(Some(&daemon.uri())).expect("libvirtd runs");
+    let started = || {
+        let domain = connect.create_domain_xml(&xml, 0).expect("it starts");
+        let text = domain.xml_desc(0).expect("it runs");
+        domain.destroy().expect("it ends");
+        text
+    };
+    let text = started();
+    let document = Document::parse(&text).expect("a document");
+    let path = |number: usize| path_to(&document, &spec.devices.as_slice()[number].alias());
+    let expander = ["pcie-root", "pcie-expander-bus", "pcie-root-port"];
+    let switch = ["pcie-switch-upstream-port", "pcie-switch-downstream-port"];
+    assert_eq!(path(0), [&expander[..], &switch[..]].concat(), "{text}");
+    assert_eq!(path(1), path(0));
+    assert_eq!(path(2), expander);
+    for target in [
+        "<target busNr='249'>\n        <node>0</node>",
+        "<target busNr='254'>\n        <node>1</node>",
+    ] {
+        assert!(text.contains(target), "{target}: {text}");
+    }
+    // Each start has the same slots.
+    let slots = |text: &str| -> Vec<String> {
+        let lines = text
+            .lines()
+            .filter(|line| line.contains("<address type='pci'"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(slots(&started()), slots(&text));
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::error::GuestSpecError;
+use super::pci_place::{HostPciPlace, HostPciPlaces};
 use super::text;
+use crate::HostDeviceId;
 
 /// Who unbinds a PCI function from its driver and returns it: Nova's device_spec tag `managed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -72,8 +74,7 @@ impl DeviceOrigin {
 }
 
 /// A device and the request it was given for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttachedDevice {
     /// The host device that is attached.
     pub device: GuestDevice,
@@ -119,10 +120,23 @@ impl fmt::Display for GuestDevice {
     }
 }
 
-/// A guest's devices; none is there twice, and no ARQ has two.
+/// A guest's devices; none is there twice, and no ARQ has two. A device can have its place in the host's PCI tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(try_from = "Vec<AttachedDevice>", into = "Vec<AttachedDevice>")]
-pub struct GuestDevices(Vec<AttachedDevice>);
+#[serde(try_from = "Vec<DeviceRecord>", into = "Vec<DeviceRecord>")]
+pub struct GuestDevices {
+    devices: Vec<AttachedDevice>,
+    places: HostPciPlaces,
+}
+
+/// A device in a journal.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeviceRecord {
+    device: GuestDevice,
+    origin: DeviceOrigin,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    place: Option<HostPciPlace>,
+}
 
 impl GuestDevices {
     /// The devices in their order. Fails if a PCI function, a mediated device or an ARQ is there twice.
@@ -151,26 +165,60 @@ impl GuestDevices {
                 });
             }
         }
-        Ok(Self(devices))
+        Ok(Self {
+            devices,
+            places: HostPciPlaces::default(),
+        })
+    }
+
+    /// The same with the places of these devices in the host's PCI tree. Places of other devices are left out.
+    #[must_use]
+    pub fn with_places(mut self, places: &HostPciPlaces) -> Self {
+        let devices = self.devices.iter();
+        let devices = devices.map(|attached| HostDeviceId::of(attached.device));
+        self.places = devices
+            .filter_map(|device| Some((device, places.get(device)?)))
+            .collect();
+        self
     }
 
     /// The devices in their order.
     #[must_use]
     pub fn as_slice(&self) -> &[AttachedDevice] {
-        &self.0
+        &self.devices
+    }
+
+    /// The known places of the devices in the host's PCI tree.
+    #[must_use]
+    pub fn places(&self) -> &HostPciPlaces {
+        &self.places
     }
 }
 
-impl TryFrom<Vec<AttachedDevice>> for GuestDevices {
+impl TryFrom<Vec<DeviceRecord>> for GuestDevices {
     type Error = GuestSpecError;
 
-    fn try_from(devices: Vec<AttachedDevice>) -> Result<Self, GuestSpecError> {
-        Self::new(devices)
+    fn try_from(records: Vec<DeviceRecord>) -> Result<Self, GuestSpecError> {
+        let places = records
+            .iter()
+            .filter_map(|record| Some((HostDeviceId::of(record.device), record.place?)));
+        let places = places.collect();
+        let devices = records.into_iter().map(|record| AttachedDevice {
+            device: record.device,
+            origin: record.origin,
+        });
+        Ok(Self::new(devices.collect())?.with_places(&places))
     }
 }
 
-impl From<GuestDevices> for Vec<AttachedDevice> {
+impl From<GuestDevices> for Vec<DeviceRecord> {
     fn from(devices: GuestDevices) -> Self {
-        devices.0
+        let attached = devices.devices.into_iter();
+        let records = attached.map(|attached| DeviceRecord {
+            device: attached.device,
+            origin: attached.origin,
+            place: devices.places.get(HostDeviceId::of(attached.device)),
+        });
+        records.collect()
     }
 }

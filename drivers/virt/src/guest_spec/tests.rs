@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::CpuSet;
+use crate::{CpuSet, HostDeviceId};
 
 const UUID: &str = "11111111-2222-4333-8444-555555555555";
 const ARQ: &str = "aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee";
@@ -45,6 +45,17 @@ fn function(address: &str, origin: DeviceOrigin) -> AttachedDevice {
         },
         origin,
     }
+}
+
+/// Of the function of [`rich`], and of a device that it does not have.
+fn places() -> HostPciPlaces {
+    let place = HostPciPlace {
+        numa_node: Some(1),
+        switch: Some("0000:80:00.0".parse().unwrap()),
+    };
+    let function = |address: &str| HostDeviceId::Function(address.parse().unwrap());
+    let places = ["0000:84:00.0", "0000:85:00.0"].map(|address| (function(address), place));
+    places.into_iter().collect()
 }
 
 fn rich() -> GuestSpec {
@@ -92,7 +103,8 @@ fn rich() -> GuestSpec {
                 origin: DeviceOrigin::Flavor,
             },
         ])
-        .unwrap(),
+        .unwrap()
+        .with_places(&places()),
         power: DesiredPower::Running,
     }
 }
@@ -102,6 +114,7 @@ fn a_spec_comes_out_of_a_journal_as_it_went_in() {
     let spec = rich();
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(serde_json::from_str::<GuestSpec>(&text).unwrap(), spec);
+    assert_eq!(text.matches("0000:80:00.0").count(), 1, "{text}");
 }
 
 #[test]

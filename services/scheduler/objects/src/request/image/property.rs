@@ -4,6 +4,7 @@ use super::kind::PropertyKind;
 
 /// By name, in order.
 pub(super) const KINDS: &[(&str, PropertyKind)] = &[
+    ("berth_pci_topology", PropertyKind::OneOf(&["host"])),
     ("hw_architecture", PropertyKind::Architecture),
     ("hw_auto_disk_config", PropertyKind::Text),
     ("hw_boot_menu", PropertyKind::Flag),

@@ -90,7 +90,7 @@ pub struct BoundDevices {
 
 /// The devices in the journal.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 enum BindingRecord {
     /// Also in journals of earlier releases.
     Plain(Vec<BoundDevice>),

@@ -440,7 +440,7 @@ fn what_no_host_can_build_is_refused_with_its_key() {
         (
             "",
             "berth_pci_topolgy=host",
-            "image.properties: berth_pci_topolgy is not supported",
+            "image.properties: unknown image property berth_pci_topolgy; did you mean berth_pci_topology?",
         ),
         (
             "hw:mem_encryption=true",

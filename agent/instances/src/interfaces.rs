@@ -118,8 +118,8 @@ fn bound_kind(connection: &PortConnection) -> Option<FunctionVnicType> {
     }
 }
 
-/// Checks that a port is bound to the function that was selected for it, and as the kind of port that it was selected for; or
-/// that it needs none. A tenant may change `binding:vnic_type` in between.
+/// Checks that a port is bound to the function that was selected for it, or needs none. The port must also be of the kind that
+/// the function was selected for, because a tenant may change `binding:vnic_type` in between.
 fn check_function(
     request: &GuestRequest,
     bound: &GuestPort,

@@ -107,8 +107,8 @@ impl GuestSpec {
             Some((port, address, _)) => Err(GuestSpecError::text(
                 "interfaces.port.connection",
                 &format!("{address} of port {port}"),
-                "a network function is in the interface of its port and in the guest's devices, and is managed host_driver if the \
-                 interface is a macvtap, and only then",
+                "a network function is in its port's interface and in the guest's devices; a macvtap's is managed host_driver, \
+                 and no other",
             )),
         }
     }

@@ -17,7 +17,7 @@ TOOLS="mmdebstrap e2fsprogs cpio kmod gcc make xz-utils libc6-dev busybox-static
 HOST_PACKAGES="libvirt-daemon-system,libvirt-daemon-driver-qemu,libvirt-clients,qemu-system-x86,qemu-utils,mdevctl,kmod,pciutils,iproute2,udev,procps,curl,python3-minimal,busybox-static,systemd,systemd-sysv,dbus,openvswitch-switch"
 # The host's own devices, and how guests get them.
 MODULES="vfio-pci vfio_iommu_type1 mdev igb igbvf nvme e1000e virtio_net virtio_pci virtio_blk ext4 9p 9pnet_virtio tun bridge
-kvm-amd overlay isofs vfat nls_iso8859-1 nls_ascii nls_cp437 openvswitch"
+kvm-amd overlay isofs vfat nls_iso8859-1 nls_ascii nls_cp437 openvswitch macvtap"
 # What ebtables and iptables of Debian (nftables behind) load for libvirt's network filters, and for its networks.
 FILTER_MODULES="nf_tables nft_compat nft_chain_nat nft_ct nft_limit nft_log nft_masq nft_meta_bridge nft_reject_bridge
 nft_reject_ipv4 nft_reject_ipv6 nf_conntrack_bridge nf_log_syslog br_netfilter

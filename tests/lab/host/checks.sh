@@ -73,6 +73,8 @@ export -f placement
 function_of() { lspci -Dn -d "$1" | awk -v which="${2:-1}" 'NR == which { print $1 }'; }
 
 driver_of() { basename "$(readlink "/sys/bus/pci/devices/$1/driver" 2>/dev/null)"; }
+# driven_by DRIVER FUNCTION
+driven_by() { [ "$(driver_of "$2")" = "$1" ]; }
 
 end() {
     say "end: $FAILED failed"

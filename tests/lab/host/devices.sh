@@ -61,7 +61,7 @@ check "four requests are bound" test "$(berth accelerator request list -f value 
 
 resets=$(resets "$NIC")
 check "the whole function is given back" berth guest delete whole --wait
-check "and is its driver's again" within 30 test "$(driver_of "$NIC")" = "$before"
+check "and is its driver's again" within 30 driven_by "$before" "$NIC"
 check "after a reset that was verified" within 60 reset_again "$NIC" "$resets"
 check "and is free" within 60 says '\bfree\b' berth device show "$NIC" -f value
 check "and can be another's" guest third nic

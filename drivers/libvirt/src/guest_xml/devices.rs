@@ -330,9 +330,9 @@ pub(super) fn interface<'a>(
             PortConnection::NetworkFunction { address, vlan, .. } => {
                 return network_function(interface, port, (*address, *vlan), spec, tree);
             }
-            PortConnection::Macvtap { address, .. } => {
+            PortConnection::Macvtap { address, vlan, .. } => {
                 let link = options.function_links.get(address);
-                return macvtap(interface, link.map(String::as_str), spec);
+                return macvtap(interface, (link.map(String::as_str), *vlan), spec);
             }
             PortConnection::OpenVswitch { .. } | PortConnection::PhysicalFunction { .. } => {}
         }
@@ -422,10 +422,11 @@ fn network_function<'a>(
     }
 }
 
-/// The interface of a port that is a macvtap of a function. Its VLAN is set at the physical function.
+/// The interface of a port that is a macvtap of a function. libvirt sets the VLAN at the physical function. Without `vlan` it
+/// removes the VLAN that the agent has set.
 fn macvtap<'a>(
     interface: &'a GuestInterface,
-    link: Option<&'a str>,
+    (link, vlan): (Option<&'a str>, Option<u16>),
     spec: &GuestSpec,
 ) -> Interface<'a> {
     Interface {
@@ -439,7 +440,9 @@ fn macvtap<'a>(
             mode: Some("passthrough"),
             ..InterfaceSourceElement::default()
         }),
-        vlan: None,
+        vlan: vlan.map(|id| Vlan {
+            tag: VlanTag { id },
+        }),
         target: None,
         model: Some(of_type(spec.machine.interface_model.as_str())),
         mtu: None,

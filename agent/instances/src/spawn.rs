@@ -132,8 +132,8 @@ impl SpawnState {
 }
 
 impl SpawnState {
-    /// Sets the devices of the spec. If the guest requests the host's PCI topology, devices whose places are not journaled get
-    /// those that they have on the host now.
+    /// Sets the devices of the spec. A guest may request the host's PCI topology: a device without a journaled place then gets
+    /// its present place on the host.
     async fn attach_devices<D: VirtDriver, R: GuestResources>(
         &mut self,
         context: &SpawnContext<D, R>,

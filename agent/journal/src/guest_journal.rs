@@ -86,8 +86,8 @@ pub trait GuestJournal: Send + Sync {
         device: &'a str,
     ) -> JournalFuture<'a, DeviceClaim>;
 
-    /// Takes a device from a guest that keeps its others, and records the request and the overrides without it and the result
-    /// of its reset, in one transaction. A device whose reset failed is quarantined.
+    /// Takes one device from a guest, in one transaction: records the request and the overrides without it, and the result of
+    /// its reset. Quarantines the device if the reset failed.
     fn release_function<'a>(
         &'a self,
         request: &'a GuestRequest,

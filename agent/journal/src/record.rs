@@ -154,7 +154,7 @@ impl GuestRecord {
         }
     }
 
-    /// The request with the present interfaces. A function whose port is not bound is no device of the guest yet.
+    /// The request with the present interfaces. A selected function becomes a device of the guest when its port is bound.
     #[must_use]
     pub fn with_interfaces(&self) -> GuestRequest {
         let interfaces = self.interfaces().clone();
@@ -192,7 +192,7 @@ impl GuestRecord {
         unbound.map(|function| function.port)
     }
 
-    /// The selected network functions whose ports are not bound to them yet.
+    /// The selected network functions that still wait for the binding of their ports.
     pub fn unbound_functions(&self) -> impl Iterator<Item = &NetworkFunction> {
         let functions = self.request.host_placement().network_functions().iter();
         functions.filter(|function| {

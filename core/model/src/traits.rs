@@ -66,7 +66,7 @@ impl Trait {
         Self::new(&name).expect("a prefix and 64 valid characters are a trait")
     }
 
-    /// The trait of a network card whose virtual functions may be trusted by the host.
+    /// The trait of a network card: the host may trust its virtual functions.
     pub const HW_NIC_SRIOV_TRUSTED: Self = Self::known("HW_NIC_SRIOV_TRUSTED");
 
     /// The name as text.

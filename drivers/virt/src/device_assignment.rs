@@ -72,8 +72,8 @@ pub enum DeviceReset {
     },
     /// The mediated device was removed, together with its state.
     Removed,
-    /// A mediated device created by others was kept; the vendor's driver clears its state. Or a virtual function of a macvtap
-    /// was kept, whose registers the guest could not reach.
+    /// A mediated device created by others was kept; the vendor's driver clears its state. A virtual function below a macvtap is
+    /// kept, too: the guest could not reach its registers.
     Retained,
     /// There was no such device.
     NotThere,

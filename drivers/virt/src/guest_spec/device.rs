@@ -20,7 +20,7 @@ pub enum PciManagement {
     Hypervisor,
     /// The operator or another tool: the function is on a VFIO driver and stays there (`managed='no'`).
     Prepared,
-    /// Nobody: the function stays on the host's network driver, and the guest has a macvtap of it.
+    /// The function stays on the host's network driver, and the guest has a macvtap of it.
     HostDriver,
 }
 

@@ -225,17 +225,17 @@ mod tests {
 
     use super::*;
 
-    type Placed = (HostDeviceId, HostPciPlace);
+    type PlacedDevice = (HostDeviceId, HostPciPlace);
 
     /// The device of this number, on a node and below a switch.
-    fn placed(device: u8, numa_node: Option<u32>, switch: Option<u8>) -> Placed {
+    fn placed(device: u8, numa_node: Option<u32>, switch: Option<u8>) -> PlacedDevice {
         let switch = switch.map(|bus| format!("0000:{bus:02x}:00.0").parse().unwrap());
         let address = format!("0001:{device:02x}:00.0").parse().unwrap();
         let place = HostPciPlace { numa_node, switch };
         (HostDeviceId::Function(address), place)
     }
 
-    fn plan(devices: &[Placed], host_cells: &[u32]) -> Result<GuestPciTree, GuestSpecError> {
+    fn plan(devices: &[PlacedDevice], host_cells: &[u32]) -> Result<GuestPciTree, GuestSpecError> {
         GuestPciTree::plan(devices.iter().copied(), host_cells)
     }
 
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn more_devices_than_a_bus_has_slots_are_refused() {
         let many = |switch, count| (0..count).map(move |number| placed(number, Some(0), switch));
-        let refused = |devices: Vec<Placed>| plan(&devices, &[0]).unwrap_err().to_string();
+        let refused = |devices: Vec<PlacedDevice>| plan(&devices, &[0]).unwrap_err().to_string();
         assert!(plan(&many(None, 32).collect::<Vec<_>>(), &[0]).is_ok());
         for switch in [None, Some(0x10)] {
             let text = refused(many(switch, 33).collect());

@@ -316,6 +316,8 @@ async fn an_operator_gives_up_what_is_under_way() {
     service.settle().await;
     let reset = json!({"os-resetState": {"state": "active"}});
     assert_eq!(act(&service, "admin", uuid, reset).await.status, 202);
+    // A retry that began before the reset ends while the agent is still unreachable.
+    service.settle().await;
     service.cloud.agent.set_unreachable(false);
     service.settle().await;
     assert_eq!(service.cloud.agent.received_actions(), []);

@@ -115,7 +115,11 @@ impl Placement {
     }
 
     pub(crate) fn real() -> Outcome<Self> {
-        let service = Box::new(RealPlacement::start(PlacementSettings::default())?);
+        let settings = PlacementSettings {
+            workers: 2,
+            ..PlacementSettings::default()
+        };
+        let service = Box::new(RealPlacement::start(settings)?);
         let rows = service
             .sqlite_path()
             .ok_or("Placement was asked to be on SQLite")?;

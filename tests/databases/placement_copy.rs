@@ -69,7 +69,7 @@ async fn copy_all(
 /// There and back again over each border: all rows, and the next id of each table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_database_is_copied_between_all_kinds_and_back_with_all_its_rows() {
-    let mut schema = PlacementSchema::start().unwrap();
+    let mut schema = PlacementSchema::lease().unwrap();
     let mut from = TestDatabase::sqlite();
     let store = open(&from).await;
     fill(&store).await;
@@ -103,7 +103,7 @@ async fn a_database_is_copied_between_all_kinds_and_back_with_all_its_rows() {
         assert_eq!(schema.upgrade(&url, "head").unwrap(), berth_placement::HEAD);
         from = to;
     }
-    let mut check = PlacementSchema::start().unwrap();
+    let mut check = PlacementSchema::lease().unwrap();
     let checked = check.upgrade_check(&from.sqlalchemy_url()).unwrap();
     assert_eq!(checked, json!([]));
     // Once it was on MariaDB there is nothing left to round.

@@ -142,7 +142,7 @@ async fn a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations(
     assert_eq!(sync_all(&store).await.unwrap(), []);
     store.close().await;
     let theirs = another(&place);
-    let mut schema = PlacementSchema::start().unwrap();
+    let mut schema = PlacementSchema::lease().unwrap();
     let head = schema.upgrade(&theirs.sqlalchemy_url(), "head").unwrap();
     assert_eq!(head, Revision::HEAD.id(), "a newer one is out");
     let expected = schema.reflect(&theirs.sqlalchemy_url()).unwrap();
@@ -155,7 +155,7 @@ async fn a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations(
 }
 
 async fn every_older_revision_is_upgraded_to_the_newest_with_its_rows(place: TestDatabase) {
-    let mut schema = PlacementSchema::start().unwrap();
+    let mut schema = PlacementSchema::lease().unwrap();
     let theirs = another(&place);
     schema.upgrade(&theirs.sqlalchemy_url(), "head").unwrap();
     let expected = schema.reflect(&theirs.sqlalchemy_url()).unwrap();
@@ -188,14 +188,14 @@ async fn every_older_revision_is_upgraded_to_the_newest_with_its_rows(place: Tes
         // Their own tool has nothing to do and nothing to say.
         assert_eq!(schema.upgrade(&url, "head").unwrap(), Revision::HEAD.id());
         if revision == Revision::Initial {
-            let mut check = PlacementSchema::start().unwrap();
+            let mut check = PlacementSchema::lease().unwrap();
             assert_eq!(check.upgrade_check(&url).unwrap(), json!([]));
         }
     }
 }
 
 async fn rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named(place: TestDatabase) {
-    let mut schema = PlacementSchema::start().unwrap();
+    let mut schema = PlacementSchema::lease().unwrap();
     let url = place.sqlalchemy_url();
     schema.upgrade(&url, Revision::Initial.id()).unwrap();
     let store = open(&place).await;
@@ -285,7 +285,7 @@ async fn views_are_no_tables(place: TestDatabase) {
 /// Only on SQLite, OpenStack's tool recreates the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_operators_objects_on_consumers_survive_the_upgrade_on_sqlite() {
-    let mut schema = PlacementSchema::start().unwrap();
+    let mut schema = PlacementSchema::lease().unwrap();
     for has_column in [false, true] {
         let place = TestDatabase::sqlite();
         let url = place.sqlalchemy_url();
@@ -448,7 +448,7 @@ async fn an_upgrade_on_mariadb_continues_after_a_cut_at_any_statement() {
     let old = place();
     let url = old.sqlalchemy_url();
     let made = logged(&server, async || {
-        let mut schema = PlacementSchema::start().unwrap();
+        let mut schema = PlacementSchema::lease().unwrap();
         schema.upgrade(&url, Revision::Initial.id()).unwrap();
     })
     .await;
@@ -492,7 +492,7 @@ async fn half_created_tables_on_mariadb_are_completed() {
     store.close().await;
     let url = theirs.sqlalchemy_url();
     let by_them = logged(&server, async || {
-        let mut schema = PlacementSchema::start().unwrap();
+        let mut schema = PlacementSchema::lease().unwrap();
         schema.upgrade(&url, "head").unwrap();
     })
     .await;

@@ -60,7 +60,7 @@ fn a_database_of_an_older_release_is_upgraded_and_looking_at_it_changes_no_byte(
     fs::create_dir(&folder).expect("a folder");
     let file = folder.join("placement.db");
     let theirs = format!("sqlite:///{}", file.display());
-    let mut schema = PlacementSchema::start().expect("the migrations");
+    let mut schema = PlacementSchema::lease().expect("the migrations");
     schema
         .upgrade(&theirs, "b5c396305c25")
         .expect("an older one");

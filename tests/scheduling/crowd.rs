@@ -95,10 +95,18 @@ fn without_retries() -> PlacementSettings {
     }
 }
 
+/// Two workers on SQLite, so that claims meet.
+fn two_workers() -> PlacementSettings {
+    PlacementSettings {
+        workers: 2,
+        ..PlacementSettings::default()
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn with_openstacks_placement_they_do_too() {
     let (settings, hosts, schedulers) = match std::env::var_os("BERTH_CROWD") {
-        None => (PlacementSettings::default(), 12, 16),
+        None => (two_workers(), 12, 16),
         Some(_) => (without_retries(), 100, 64),
     };
     let placement = RealPlacement::lease(settings).expect("Placement starts");

@@ -150,7 +150,7 @@ impl Program {
 
 /// Spawns from a thread that lives as long as this process. The parent-death signal is sent when the *thread* that
 /// spawned ends, and a test's thread ends long before a server that other tests share.
-fn spawn_from_keeper(command: Command) -> io::Result<Child> {
+pub(crate) fn spawn_from_keeper(command: Command) -> io::Result<Child> {
     type Order = (Command, mpsc::Sender<io::Result<Child>>);
     static KEEPER: OnceLock<Mutex<mpsc::Sender<Order>>> = OnceLock::new();
     let keeper = KEEPER.get_or_init(|| {

@@ -28,7 +28,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sqlx::sqlite::SqlitePool;
@@ -49,7 +49,7 @@ use ownership::Ownership;
 use server::{PoolAccess, ServerPool};
 use sqlite::{IfMissing, OpenedPools};
 
-/// An open database. Cheap to clone; dropping the last clone releases the ownership.
+/// An open database. Cheap to clone; [`SqlStore::close`], or dropping the last clone, releases the ownership.
 #[derive(Debug, Clone)]
 pub struct SqlStore {
     inner: Arc<StoreInner>,
@@ -76,15 +76,28 @@ struct Files {
     writer: SqlitePool,
     readers: SqlitePool,
     path: Option<PathBuf>,
-    // Held for its Drop: the locks are released with the store.
-    ownership: Option<Ownership>,
+    // Held for its Drop. `None` for a database that is not owned, and after `close`.
+    ownership: Mutex<Option<Ownership>>,
+}
+
+impl Files {
+    fn lock_ownership(&self) -> MutexGuard<'_, Option<Ownership>> {
+        self.ownership
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ownership_mut(&mut self) -> Option<&mut Ownership> {
+        let ownership = self.ownership.get_mut();
+        ownership.unwrap_or_else(PoisonError::into_inner).as_mut()
+    }
 }
 
 impl Drop for Files {
     fn drop(&mut self) {
         // Without a close, connections end by themselves a little later.
         if !(self.writer.is_closed() && self.readers.is_closed())
-            && let Some(ownership) = &mut self.ownership
+            && let Some(ownership) = self.ownership_mut()
         {
             ownership.keep_open_until_exit();
         }
@@ -174,7 +187,7 @@ impl SqlStore {
             writer: opened.writer,
             readers: opened.readers,
             path: opened.path,
-            ownership: opened.ownership,
+            ownership: Mutex::new(opened.ownership),
         };
         Self::over(Pools::Sqlite(files), options)
     }
@@ -382,12 +395,15 @@ impl SqlStore {
         Ok(Row::from(row).int(0)? == 0)
     }
 
-    /// Closes all connections and waits for them. Statements under way end first; on a server they are given ten seconds.
+    /// Closes all connections, waits for them, and releases the ownership of a SQLite file. Statements under way end first;
+    /// on a server they are given ten seconds.
     pub async fn close(&self) {
         match &self.inner.pools {
             Pools::Sqlite(files) => {
                 files.readers.close().await;
                 files.writer.close().await;
+                // Another clone may live longer, for example in a task that has answered and has not ended.
+                files.lock_ownership().take();
             }
             Pools::Server(pool) => pool.close().await,
         }

@@ -88,7 +88,7 @@ impl RealCyborg {
         let beneath = (&keystone, &broker, &database);
         configure(scratch.path(), &settings, drivers, beneath)?;
         let conductor = service("cyborg-conductor", scratch.path())?;
-        let api = api(scratch.path(), 2, "api.log")?;
+        let api = api(scratch.path(), 1, "api.log")?;
         // With the version, as catalogs have it.
         keystone.set_accelerator_endpoint(&format!("{}/v2", url_of(&api)))?;
         let mut cyborg = Self {

@@ -130,7 +130,7 @@ impl RealKeystone {
         let service = Uwsgi::new(
             "keystone.wsgi.api:application",
             ("OS_KEYSTONE_CONFIG_DIR", dir),
-            2,
+            1,
             log,
         )?;
         let mut keystone = Self {

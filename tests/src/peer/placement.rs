@@ -1,5 +1,4 @@
-//! The real OpenStack Placement: the release that `tests/peers/requirements.txt` pins, with two worker processes, on a
-//! copy of an empty database.
+//! The real OpenStack Placement: the release that `tests/peers/requirements.txt` pins, on a copy of an empty database.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -60,12 +59,12 @@ pub struct PlacementSettings {
     pub policy: Vec<(String, String)>,
     /// Lines for `[placement]`: option and value.
     pub options: Vec<(String, String)>,
-    /// Worker processes, at least 1.
+    /// Worker processes, at least 1. Each takes two seconds of processor time to start.
     pub workers: u8,
 }
 
 impl Default for PlacementSettings {
-    /// SQLite, `noauth2`, the deprecated policy (so that the token `admin` may reshape), two workers.
+    /// SQLite, `noauth2`, the deprecated policy (so that the token `admin` may reshape), one worker.
     fn default() -> Self {
         Self {
             storage: Storage::Sqlite,
@@ -73,26 +72,28 @@ impl Default for PlacementSettings {
             policy_defaults: PolicyDefaults::Deprecated,
             policy: Vec::new(),
             options: Vec::new(),
-            workers: 2,
+            workers: 1,
         }
     }
 }
 
 impl PlacementSettings {
-    /// The default on MariaDB.
+    /// MariaDB, and two workers, which write at the same time.
     #[must_use]
     pub fn on_mariadb() -> Self {
         Self {
             storage: Storage::MariaDb,
+            workers: 2,
             ..Self::default()
         }
     }
 
-    /// The default on PostgreSQL.
+    /// PostgreSQL, and two workers, which write at the same time.
     #[must_use]
     pub fn on_postgres() -> Self {
         Self {
             storage: Storage::Postgres,
+            workers: 2,
             ..Self::default()
         }
     }
@@ -150,7 +151,7 @@ impl RealPlacement {
             }
             Storage::Postgres => {
                 let database = Postgres::shared()?.create_like("placement", |url| {
-                    let mut schema = PlacementSchema::start()?;
+                    let mut schema = PlacementSchema::lease()?;
                     schema.upgrade(url, "head")?;
                     schema.add_standard_rows(url)
                 })?;

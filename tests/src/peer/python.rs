@@ -10,12 +10,13 @@ use serde_json::Value;
 
 use super::{PeerError, checkout, installed};
 use crate::limit::Limit;
+use crate::process::spawn_from_keeper;
 use crate::scratch::Scratch;
 
 /// How long it may take for an answer: a client's `--wait` has no end of its own.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A program that runs. It ends with the value, or with the thread that started it.
+/// A program that runs. It ends with the value, or with this process.
 #[derive(Debug)]
 pub(super) struct PythonProgram {
     child: Child,
@@ -52,7 +53,7 @@ impl PythonProgram {
             }
         }
         let started = PeerError::files("start a program in Python");
-        let mut child = command.spawn().map_err(started)?;
+        let mut child = spawn_from_keeper(command).map_err(started)?;
         let (Some(asked), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both are pipes")
         };

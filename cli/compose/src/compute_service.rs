@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use berth_compute::{
-    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, Images, QuotaHook, router,
-};
+use berth_compute::{Compute, ComputeApiOptions, ComputeOptions, ComputeParts, Images, router};
 use berth_conductor::journal::JournalError;
 use berth_conductor::{Conductor, ConductorOptions};
 use berth_config::{AuthStrategy, Config};
@@ -13,6 +11,7 @@ use berth_hosts::Hosts;
 use berth_http::{NoAuth2, Policy, ValidateToken, audited};
 use berth_identity::UnifiedLimits;
 use berth_output::{ErrorCode, Failure};
+use berth_quota::QuotaHook;
 use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
 use tokio::task::JoinSet;

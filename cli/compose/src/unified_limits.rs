@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use berth_compute::{
-    Compute, ComputeTableError, ProjectQuota, ProjectQuotaError, QuotaLimit, QuotaResource,
-    UNIFIED_FILE_LIMITS,
-};
+use berth_compute::{Compute, ComputeTableError, ProjectQuota, ProjectQuotaError};
 use berth_identity::{DefaultLimit, LimitFuture, ProjectLimit, UnifiedLimitError, UnifiedLimits};
+use berth_quota::{QuotaLimit, QuotaResource, UNIFIED_FILE_LIMITS};
 
 /// The compute API's quotas under the names of Nova's unified limits.
 pub(crate) struct QuotasAsLimits(pub(crate) Compute);

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use berth_audit::AuditOptions;
 use berth_client::AuthOptions;
-use berth_compute::{QuotaLimits, QuotaOptions};
 use berth_compute_driver::{ComputeDriver, FakeSection, LibvirtSection, VncSection};
 use berth_conductor::PluginOptions;
 use berth_http::CorsOptions;
@@ -23,6 +22,7 @@ use berth_options::{
     CheckedValues, Json, OptionGroup as _, OptionKind, OptionMisfit, OptionType, WEEK, choices,
     options, seconds,
 };
+use berth_quota::{QuotaLimits, QuotaOptions};
 use berth_scheduler::options::SchedulerOptions;
 use berth_virt::{CpuSet, ResourceModel};
 

@@ -4,7 +4,8 @@
 //! Neutron then refuses nothing that a project may not have, so callers check it with [`SharedObjects`] and
 //! [`port_of_project`]: a project may use its own objects and those that a policy shares with it.
 //!
-//! The options are those of `[neutron]`; the service type is `network`. Callers: the conductor and the compute API.
+//! The options are those of `[neutron]`; the service type is `network`. Callers: the conductor, the compute API,
+//! and `services/networks`, which decides for both.
 
 mod collections;
 mod error;

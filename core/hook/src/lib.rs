@@ -9,7 +9,7 @@
 //! deadline, and when its caller is dropped, the group and all other processes that it started are killed. A hook that hangs blocks only
 //! its caller. [`end_left_behind`] kills the hooks of a killed agent.
 //!
-//! Callers: drivers that reset devices, the agent that programs and checks them, the conductor and the compute API.
+//! Callers: drivers that reset devices, the agent that programs and checks them, the conductor, and the quota hook of the compute API.
 
 mod answer;
 mod owner;

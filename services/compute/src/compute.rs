@@ -8,6 +8,7 @@ use std::time::Duration;
 use berth_conductor::Conductor;
 use berth_hosts::Hosts;
 use berth_keyed_tasks::KeyedTasks;
+use berth_quota::{QuotaHook, QuotaLimits};
 use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
 use tokio::sync::Mutex;
@@ -15,7 +16,6 @@ use uuid::Uuid;
 
 use crate::consoles::ConsoleOptions;
 use crate::images::Images;
-use crate::quota::{QuotaHook, QuotaLimits};
 use crate::retry_schedule::RetrySchedule;
 use crate::servers::PendingDriveUpdates;
 use crate::store::ComputeTables;

@@ -3,13 +3,14 @@
 mod error;
 mod rules;
 
+use berth_quota::{QuotaLimits, QuotaResource};
 use berth_store::{Row, SqlError, SqlTimestamp, Statement, Transaction, Work};
 
 pub use error::KeyPairError;
 pub use rules::NewKeyPair;
 
 use crate::compute::Compute;
-use crate::quota::{QuotaHolder, QuotaLimits, QuotaResource, limits_of, lock};
+use crate::project_quotas::{QuotaHolder, limits_of, lock};
 
 const COLUMNS: &str = "id, user_id, name, fingerprint, public_key, created_at";
 

@@ -24,15 +24,14 @@
 //! | `server_reconciler` | the background loop: continues unfinished work |
 //! | `server_actions`, `retry_schedule` | carries out actions through agents, with retries |
 //! | `interface_changes` | attaches ports to servers, and detaches them, through the conductor |
-//! | `networks`, `security_groups` | networks of new servers, and the security groups of their ports |
 //! | `owners`, `lost_servers` | ownership of servers by conductor journals, and guests without a server |
 //! | `consoles` | tokens and URLs of consoles, and the connections that tokens open |
 //! | `external_events` | forwards events of other services to agents |
 //! | `aggregate_mirror` | copies host aggregates to Placement |
 //! | `images` | image lookup |
-//! | `quota` | limits of projects, and the quota hook, a program that allows or refuses new servers |
+//! | `project_quotas` | the table of projects' own limits, and the rows that serialise the writers of a project |
 //! | `store` | tables, schema and upgrade |
-//! | `handlers`, `views`, `fields`, `paging`, `timestamps` | operations and their handlers, response documents, body validation, pages and links, time formats |
+//! | `handlers`, `views`, `paging` | operations and their handlers, response documents, pages and links |
 //! | `router`, `state`, `policies`, `project_path`, `microversions` | the router of all operations, shared handler state, default policy, paths with a project id, versions |
 //! | `openapi` | the OpenAPI document, derived from the operations |
 //!
@@ -44,7 +43,6 @@ mod aggregate_mirror;
 mod compute;
 mod consoles;
 mod external_events;
-mod fields;
 mod flavors;
 mod handlers;
 mod images;
@@ -53,16 +51,14 @@ mod interface_changes;
 mod key_pairs;
 mod lost_servers;
 mod microversions;
-mod networks;
 mod openapi;
 mod owners;
 mod paging;
 mod policies;
 mod project_path;
-mod quota;
+mod project_quotas;
 mod retry_schedule;
 mod router;
-mod security_groups;
 mod server_actions;
 mod server_reconciler;
 mod server_state;
@@ -70,7 +66,6 @@ mod server_status;
 mod servers;
 mod state;
 mod store;
-mod timestamps;
 mod views;
 
 pub use aggregate_mirror::AggregateMirrorError;
@@ -84,11 +79,7 @@ pub use instance_actions::{ActionOutcome, InstanceAction};
 pub use key_pairs::{KeyPair, KeyPairError, NewKeyPair};
 pub use openapi::openapi;
 pub use policies::default_policy;
-pub use quota::{
-    ExceededQuota, OnQuotaFailure, ProjectQuota, ProjectQuotaError, QUOTA_SCHEMA, QuotaAmounts,
-    QuotaExceeded, QuotaHook, QuotaHookError, QuotaLimit, QuotaLimits, QuotaOptions, QuotaQuestion,
-    QuotaRefused, QuotaResource, UNIFIED_FILE_LIMITS, UnknownQuotaResource,
-};
+pub use project_quotas::{ProjectQuota, ProjectQuotaError};
 pub use router::{ComputeApiOptions, router};
 pub use server_state::{
     Action, ActionRefused, BootPhase, GuestObservation, GuestStatus, ServerFacts, ServerState,

@@ -1,10 +1,9 @@
 //! Pagination of lists, and links.
 
+use berth_http::fields::bounded;
 use berth_http::{ApiRequest, Fault};
 use berth_model::query_string;
 use serde_json::{Value, json};
-
-use crate::fields::bounded;
 
 /// The maximum page size (Nova's `[api] max_limit`).
 pub(crate) const MAX_LIMIT: usize = 1_000;

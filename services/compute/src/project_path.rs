@@ -8,11 +8,10 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use berth_http::fields::bounded;
 use berth_http::{Caller, Fault};
 use http::Uri;
 use http::uri::PathAndQuery;
-
-use crate::fields::bounded;
 
 const VERSION: &str = "/v2.1/";
 

@@ -26,6 +26,7 @@ mod usage;
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
+use berth_networks::PortOwner;
 use berth_store::SqlTimestamp;
 use berth_wire::guest::FlavorBody;
 use serde::{Deserialize, Serialize};
@@ -167,6 +168,14 @@ pub struct ServerRecord {
 }
 
 impl ServerRecord {
+    /// The server as the owner of its ports.
+    pub(crate) fn port_owner(&self) -> PortOwner<'_> {
+        PortOwner {
+            server: self.uuid,
+            project_id: &self.project_id,
+        }
+    }
+
     /// The name of the guest on the hypervisor, in Nova's format.
     #[must_use]
     pub fn instance_name(&self) -> String {

@@ -55,7 +55,7 @@ impl ComputeApi {
     pub(crate) async fn check_project(&self, project_id: &str) -> Result<(), Fault> {
         match self.tokens.project_exists(project_id).await {
             Ok(Some(false)) => {
-                let project_id = crate::fields::bounded(project_id);
+                let project_id = berth_http::fields::bounded(project_id);
                 let sentence = format!("Project ID {project_id} is not a valid project.");
                 Err(Fault::bad_request(sentence))
             }

@@ -2,4 +2,5 @@
 
 pub(crate) mod flavor;
 pub(crate) mod key_pair;
+pub(crate) mod security_group;
 pub(crate) mod server;

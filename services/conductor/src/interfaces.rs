@@ -19,6 +19,7 @@ use berth_client::{
     GuestApiError, GuestClient, NetworkClient, NetworkClientError, PlacementClient, PlacementError,
 };
 use berth_model::{ConsumerAllocations, ConsumerUuid, Disposition, ProviderUuid};
+use berth_networks::PortRefusal;
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::guest::{ActionId, GuestAction, GuestBody};
 use berth_wire::network_info::{Extras, VifBody};
@@ -37,8 +38,9 @@ use crate::journal::{
     BootGoal, BootPort, BootRecord, BootStep, BootStepDetail, ChosenHost, JournalError, PortOrigin,
     StepState,
 };
+use crate::port_marks::mark_of_action;
+use crate::port_profiles::{profile_of_allocation, profile_of_function};
 use crate::port_resources::{needed_by_ports, port_allocation, port_query, providers_of_profile};
-use crate::port_rules::{PortRefusal, mark_of_action, profile_of_allocation, profile_of_function};
 use crate::undo::unbind_port;
 
 /// The `binding:vif_type` of a port that is on no host.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::boot_context::BootContext;
 use crate::journal::{BootGoal, BootPort, JournalError, LatePort};
-use crate::port_rules::is_marked;
+use crate::port_marks::is_marked;
 use crate::scan_interval::ScanInterval;
 
 /// Error of a scan for late ports.

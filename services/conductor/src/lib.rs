@@ -31,7 +31,8 @@
 //! | `conductor` | [`Conductor`]: one reconcile task per guest |
 //! | `interfaces` | attaches ports to active guests, and detaches them |
 //! | `function_demand`, `port_claims` | the network functions of ports: what they need, and their claims when they are attached |
-//! | `port_rules`, `port_refresh` | which ports a guest may have; the interfaces of a guest, read again |
+//! | `port_marks`, `port_profiles` | the descriptions of created ports, and the profiles of bound ones; pure |
+//! | `port_refresh` | the interfaces of a guest, read again |
 //! | `port_resources` | what ports need from Placement, and which providers serve it |
 //! | `router` | the HTTP API, `/v1/guests` |
 //!
@@ -58,9 +59,10 @@ mod options;
 mod orphaned_arqs;
 mod plugins;
 mod port_claims;
+mod port_marks;
+mod port_profiles;
 mod port_refresh;
 mod port_resources;
-mod port_rules;
 mod request;
 mod router;
 mod scan_interval;
@@ -80,7 +82,6 @@ pub use metrics::METRICS;
 pub use options::ConductorOptions;
 pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};
 pub use port_refresh::PortRefreshError;
-pub use port_rules::{PortRefusal, check_port, function_kind, is_trusted};
 pub use request::{BootRequest, BootRequestError};
 pub use router::{ROUTES, metrics_router, router};
 pub use undo::BootUndoError;

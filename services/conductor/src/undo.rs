@@ -17,7 +17,8 @@ use uuid::Uuid;
 use crate::boot::{PORT_TRIES, ports_of_guest};
 use crate::boot_context::BootContext;
 use crate::journal::{BootRecord, BootStep, JournalError, PortOrigin, StepState};
-use crate::port_rules::{mark_of_attempt, profile_without_host};
+use crate::port_marks::mark_of_attempt;
+use crate::port_profiles::profile_without_host;
 
 /// Why a step is not undone yet.
 #[derive(Debug, thiserror::Error)]

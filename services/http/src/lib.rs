@@ -19,6 +19,7 @@ pub mod client_address;
 pub mod cors;
 pub mod dialect;
 pub mod fault;
+pub mod fields;
 pub mod microversion;
 pub mod mount;
 pub mod openapi;

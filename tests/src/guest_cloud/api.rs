@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use berth_client::{HttpService, RouteTemplate, TransportError};
 use berth_compute::{
-    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, FoundImage, QuotaLimits, prepare,
-    router,
+    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, FoundImage, prepare, router,
 };
 use berth_conductor::Conductor;
 use berth_hosts::Hosts;
+use berth_quota::QuotaLimits;
 use berth_store::SqlStore;
 use berth_wire::guest::{ImageBody, ImageLocation};
 use bytes::Bytes;

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_compute::{OnQuotaFailure, QuotaLimit, QuotaLimits, QuotaOptions, QuotaResource};
 use berth_http::Prefix;
 use berth_identity::EndpointInterface;
 use berth_model::ResourceClassError;
@@ -13,6 +12,7 @@ use berth_options::{
     FileRole, ListenAddress, OptionKind, TextKind, WEEK, WrongText, choices, options, seconds,
 };
 use berth_placement::CandidatesFrom;
+use berth_quota::{OnQuotaFailure, QuotaLimit, QuotaLimits, QuotaOptions, QuotaResource};
 use berth_scheduler::plugin::OnFailure;
 use berth_store::Isolation;
 use berth_store::sql::{Location, OpenError};

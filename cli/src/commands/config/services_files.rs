@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use berth_compose::state_files::USERS;
-use berth_compute::QuotaHook;
 use berth_config::{ConfigProblem, LoadedConfig};
 use berth_identity::{UsersError, UsersFile, UsersFileError};
 use berth_output::ErrorCode;
+use berth_quota::QuotaHook;
 
 use super::named_files::{at_option, unreadable};
 

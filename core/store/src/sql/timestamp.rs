@@ -1,5 +1,7 @@
 //! A timestamp as in the tables: UTC, microseconds, no leap seconds.
 
+mod iso8601;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,6 +45,15 @@ impl SqlTimestamp {
     #[must_use]
     pub fn rfc3339(self) -> String {
         self.to_string().replacen(' ', "T", 1) + "Z"
+    }
+
+    /// Reads ISO 8601: a date, or a date and a time with optional seconds, fraction and zone.
+    ///
+    /// The zone is `Z`, `+02`, `+0200` or `+02:00`; without one it is UTC. A blank in place of `+` is read too, because a
+    /// query has it if the `+` was not encoded. `None` if the text is no such time.
+    #[must_use]
+    pub fn from_iso8601(text: &str) -> Option<Self> {
+        iso8601::parse(text)
     }
 
     /// The timestamp this long before, or the first one.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_hosts::{AVAILABILITY_ZONE, AggregateUpdate, HostAggregate};
+use berth_http::fields::{self, BodyFields, bounded, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use serde_json::{Map, Value, json};
 
 use super::hosts::{aggregate_fault, host_fault};
 use crate::aggregate_mirror::AggregateMirrorError;
-use crate::fields::{self, BodyFields, bounded, wrong};
 use crate::microversions::AGGREGATE_UUID;
 use crate::openapi::schemas::{in_key, object, one_of, text, text_or_null, texts};
 use crate::policies::admin;
@@ -277,7 +277,8 @@ fn mirror_fault(error: AggregateMirrorError) -> Fault {
 
 fn metadata(value: &Value) -> Result<BTreeMap<String, Option<String>>, Fault> {
     let object = value.as_object();
-    let object = object.ok_or_else(|| wrong("metadata", value, "it is not of type 'object'"))?;
+    let object =
+        object.ok_or_else(|| invalid_field("metadata", value, "it is not of type 'object'"))?;
     let mut metadata = BTreeMap::new();
     for (key, value) in object {
         let value = match value {

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use berth_http::fields::bounded;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 
-use crate::fields::bounded;
 use crate::state::ComputeOperation;
 
 pub(super) fn operations() -> Vec<ComputeOperation> {

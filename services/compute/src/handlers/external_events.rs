@@ -1,6 +1,7 @@
 //! POST /v2.1/os-server-external-events: other services report events about servers.
 
 use axum::extract::State;
+use berth_http::fields::{BodyFields, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, EventStatus, ServerExternalEvent};
 use http::StatusCode;
@@ -8,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::servers::fault;
 use crate::external_events::EventOutcome;
-use crate::fields::{BodyFields, wrong};
 use crate::microversions::{POWER_UPDATE, RANGE, REQUEST_BOUND, VOLUME_EXTENDED};
 use crate::openapi::schemas::{in_key, object, text, uuid};
 use crate::policies::service_or_admin;
@@ -107,9 +107,9 @@ fn parse_events(call: &ApiRequest, body: &Value) -> Result<Vec<ServerExternalEve
     let events = fields.required("events", events)?;
     fields.end()?;
     let list = events.as_array();
-    let list = list.ok_or_else(|| wrong("events", events, "it is not of type 'array'"))?;
+    let list = list.ok_or_else(|| invalid_field("events", events, "it is not of type 'array'"))?;
     if list.is_empty() {
-        return Err(wrong("events", events, "it is too short"));
+        return Err(invalid_field("events", events, "it is too short"));
     }
     list.iter().map(|event| one(call, event)).collect()
 }
@@ -122,17 +122,19 @@ fn one(call: &ApiRequest, event: &Value) -> Result<ServerExternalEvent, Fault> {
         let known = |(kind, since): &&(&str, Microversion)| *kind == name && call.version >= *since;
         KINDS.iter().find(known)
     });
-    let (name, _) = kind.ok_or_else(|| wrong("name", given, "unknown event"))?;
+    let (name, _) = kind.ok_or_else(|| invalid_field("name", given, "unknown event"))?;
     let server = fields.text("server_uuid", 36..=36)?;
     let server = fields.required("server_uuid", server)?;
     let server_uuid = server
         .parse()
-        .map_err(|_| wrong("server_uuid", &json!(server), "it is not a 'uuid'"))?;
+        .map_err(|_| invalid_field("server_uuid", &json!(server), "it is not a 'uuid'"))?;
     let status = fields.value("status");
     let status = status
         .map(|given| {
             let status = given.as_str().and_then(EventStatus::from_name);
-            status.ok_or_else(|| wrong("status", given, "it is completed, failed or in-progress"))
+            status.ok_or_else(|| {
+                invalid_field("status", given, "it is completed, failed or in-progress")
+            })
         })
         .transpose()?;
     let tag = fields.text("tag", 1..=255)?.map(str::to_owned);

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use axum::extract::State;
+use berth_http::fields::BodyFields;
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use serde_json::{Value, json};
 
 use super::flavors::{fault, visible_flavor};
-use crate::fields::BodyFields;
 use crate::openapi::schemas::{object, one_of, text};
 use crate::policies::admin;
 use crate::state::{ComputeApi, ComputeOperation};

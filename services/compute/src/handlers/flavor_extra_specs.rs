@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
+use berth_http::fields::{BodyFields, invalid_field, text};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::flavors::{fault, visible_flavor};
-use crate::fields::{BodyFields, text, wrong};
 use crate::flavors::ComputeFlavorError;
 use crate::openapi::schemas::{in_key, texts};
 use crate::policies::{admin, reader};
@@ -53,7 +53,11 @@ fn specs(object: &Map<String, Value>) -> Result<BTreeMap<String, String>, Fault>
         let plain = |one: char| one.is_ascii_alphanumeric() || "-_:. ".contains(one);
         if key.is_empty() || key.len() > 255 || !key.chars().all(plain) {
             let reason = "a key has 1 to 255 letters, digits, blanks, -, _, : and .";
-            return Err(wrong("extra_specs", &Value::String(key.clone()), reason));
+            return Err(invalid_field(
+                "extra_specs",
+                &Value::String(key.clone()),
+                reason,
+            ));
         }
         let setting = match value {
             Value::Number(number) => number.to_string(),
@@ -78,7 +82,8 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     let given = fields.required("extra_specs", given)?;
     fields.end()?;
     let object = given.as_object();
-    let object = object.ok_or_else(|| wrong("extra_specs", given, "it is not of type 'object'"))?;
+    let object =
+        object.ok_or_else(|| invalid_field("extra_specs", given, "it is not of type 'object'"))?;
     let specs = specs(object)?;
     let shown = json!({"extra_specs": specs});
     let set = api.compute.set_extra_specs(call.path("flavor")?, specs);
@@ -103,7 +108,8 @@ async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     api.allow(&call)?;
     let body: Value = call.typed()?;
     let object = body.as_object();
-    let object = object.ok_or_else(|| wrong("body", &body, "it is not of type 'object'"))?;
+    let object =
+        object.ok_or_else(|| invalid_field("body", &body, "it is not of type 'object'"))?;
     let specs = specs(object)?;
     let key = call.path("key")?;
     if specs.len() != 1 || !specs.contains_key(key) {

@@ -1,13 +1,13 @@
 //! /v2.1/flavors: creates, describes and deletes flavors, for operators.
 
 use axum::extract::State;
+use berth_http::fields::{self, BodyFields, MAX_INTEGER, invalid_field};
 use berth_http::request_id::random_uuid;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::flavors::{fault, specs};
-use crate::fields::{self, BodyFields, MOST, wrong};
 use crate::flavors::NewFlavor;
 use crate::microversions::FLAVOR_DESCRIPTION;
 use crate::openapi::schemas::{in_key, integer, object, text, text_or_null};
@@ -83,7 +83,7 @@ fn flavorid(value: Option<&Value>) -> Result<String, Fault> {
         Some(value @ Value::Number(number)) => {
             let number = number.as_i64().filter(|number| *number >= 0);
             number
-                .ok_or_else(|| wrong(key, value, "it is not a whole number"))?
+                .ok_or_else(|| invalid_field(key, value, "it is not a whole number"))?
                 .to_string()
         }
         Some(value) => fields::text(key, value, 1..=255)?.to_owned(),
@@ -96,7 +96,7 @@ fn flavorid(value: Option<&Value>) -> Result<String, Fault> {
         return Ok(given);
     }
     let reason = "letters, digits, blanks, -, _ and . are allowed, with no blanks at the ends";
-    Err(wrong(key, &Value::String(given), reason))
+    Err(invalid_field(key, &Value::String(given), reason))
 }
 
 fn rxtx_factor(value: Option<&Value>) -> Result<f64, Fault> {
@@ -110,7 +110,7 @@ fn rxtx_factor(value: Option<&Value>) -> Result<f64, Fault> {
     };
     let lawful =
         number.filter(|number| number.is_finite() && *number > 0.0 && *number <= MOST_RXTX);
-    lawful.ok_or_else(|| wrong("rxtx_factor", value, "it is not a number above 0"))
+    lawful.ok_or_else(|| invalid_field("rxtx_factor", value, "it is not a number above 0"))
 }
 
 fn parse_flavor(call: &ApiRequest) -> Result<NewFlavor, Fault> {
@@ -118,10 +118,10 @@ fn parse_flavor(call: &ApiRequest) -> Result<NewFlavor, Fault> {
     let mut fields = BodyFields::of_body(&body, "flavor")?;
     let name = fields.name("name")?;
     let (ram, vcpus) = (
-        fields.integer("ram", 1..=MOST)?,
-        fields.integer("vcpus", 1..=MOST)?,
+        fields.integer("ram", 1..=MAX_INTEGER)?,
+        fields.integer("vcpus", 1..=MAX_INTEGER)?,
     );
-    let disk = fields.integer("disk", 0..=MOST)?;
+    let disk = fields.integer("disk", 0..=MAX_INTEGER)?;
     let flavor = NewFlavor {
         flavorid: flavorid(fields.value("id"))?,
         name: fields.required("name", name)?.to_owned(),
@@ -129,9 +129,9 @@ fn parse_flavor(call: &ApiRequest) -> Result<NewFlavor, Fault> {
         vcpus: fields.required("vcpus", vcpus)?,
         root_gb: fields.required("disk", disk)?,
         ephemeral_gb: fields
-            .integer("OS-FLV-EXT-DATA:ephemeral", 0..=MOST)?
+            .integer("OS-FLV-EXT-DATA:ephemeral", 0..=MAX_INTEGER)?
             .unwrap_or(0),
-        swap: fields.integer("swap", 0..=MOST)?.unwrap_or(0),
+        swap: fields.integer("swap", 0..=MAX_INTEGER)?.unwrap_or(0),
         rxtx_factor: rxtx_factor(fields.value("rxtx_factor"))?,
         is_public: fields
             .boolean("os-flavor-access:is_public")?

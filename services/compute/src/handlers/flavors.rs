@@ -1,12 +1,12 @@
 //! /v2.1/flavors: lists and shows flavors.
 
 use axum::extract::State;
+use berth_http::fields::{boolean, bounded};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::flavor_extra_specs;
-use crate::fields::{boolean, bounded};
 use crate::flavors::{
     ComputeFlavor, ComputeFlavorError, FlavorQuery, FlavorSortKey, Publicity, SortDirection,
 };

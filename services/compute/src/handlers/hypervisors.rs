@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ComputeNode, HostStateError, ServiceStatus};
+use berth_http::fields::{boolean, bounded};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_model::NodeName;
 use berth_wire::host_state::NodeStateBody;
@@ -13,7 +14,6 @@ use serde_json::{Value, json};
 use super::hosts::{host_fault, is_up};
 use super::server_query::wrong;
 use super::services::{number_of, uuid_of};
-use crate::fields::{boolean, bounded};
 use crate::microversions::{CPU_INFO_OBJECT, HYPERVISOR_PAGES, SERVICE_UUIDS, STRICT};
 use crate::paging::{PageQuery, check_keys, next};
 use crate::policies::admin;

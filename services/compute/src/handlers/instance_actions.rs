@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use berth_conductor::journal::FailedAttempt;
+use berth_http::fields::bounded;
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_store::SqlTimestamp;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use uuid::Uuid;
 
 use super::server_query::{check_span, moment};
 use super::servers::{fault, server_uuid};
-use crate::fields::bounded;
 use crate::instance_actions::{ActionOutcome, ActionsPart, InstanceAction};
 use crate::microversions::{
     ACTION_EVENTS, ACTION_HOSTS, ACTION_PAGES, ACTIONS_OF_GONE, CHANGES_BEFORE,

@@ -1,11 +1,11 @@
 //! /v2.1/os-keypairs: the key pairs of a user. From 2.10 on an operator may name another user.
 
 use axum::extract::State;
+use berth_http::fields::{BodyFields, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::fields::{BodyFields, wrong};
 use crate::key_pairs::{KeyPairError, NewKeyPair};
 use crate::microversions::{KEY_PAIR_PAGES, KEY_PAIR_TYPE, KEY_PAIR_USER, STRICT};
 use crate::openapi::schemas::{in_key, object, text};
@@ -119,7 +119,7 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         && let Some(kind) = fields.value("type")
         && kind != "ssh"
     {
-        return Err(wrong("type", kind, "only ssh is offered"));
+        return Err(invalid_field("type", kind, "only ssh is offered"));
     }
     let named = if call.version.has(KEY_PAIR_USER) {
         fields.text("user_id", 1..=255)?

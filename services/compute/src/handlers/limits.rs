@@ -2,11 +2,11 @@
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
+use berth_quota::QuotaResource;
 use serde_json::json;
 
 use crate::microversions::{NO_IMAGE_METADATA, NO_NETWORK_LIMITS, NO_PERSONALITY};
 use crate::policies::{admin, everybody};
-use crate::quota::QuotaResource;
 use crate::state::{ComputeApi, ComputeOperation};
 
 /// Show the limits of another project.

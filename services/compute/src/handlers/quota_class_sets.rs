@@ -3,12 +3,12 @@
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_quota::QuotaResource;
 use serde_json::{Map, json};
 
 use super::quota_sets::without_effect;
 use crate::microversions::QUOTA_CLASS_GROUPS;
 use crate::policies::admin;
-use crate::quota::QuotaResource;
 use crate::state::{ComputeApi, ComputeOperation};
 
 pub(super) fn operations() -> Vec<ComputeOperation> {

@@ -4,17 +4,18 @@
 //! `class:VGPU`.
 
 use axum::extract::State;
+use berth_http::fields::{BodyFields, MAX_INTEGER};
 use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
+use berth_quota::{QuotaLimit, QuotaLimits, QuotaResource};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::servers::fault;
-use crate::fields::{BodyFields, MOST};
 use crate::microversions::{NO_NETWORK_LIMITS, NO_PERSONALITY, STRICT};
 use crate::openapi::schemas::{in_key, integer, object};
 use crate::paging::check_keys;
 use crate::policies::{admin, everybody, reader};
-use crate::quota::{QuotaChange, QuotaLimit, QuotaLimits, QuotaResource, UsageCheck};
+use crate::project_quotas::{QuotaChange, UsageCheck};
 use crate::state::{ComputeApi, ComputeOperation};
 
 const QUERY: [&str; 1] = ["user_id"];
@@ -213,7 +214,7 @@ fn parse(
         let is_class = key.starts_with("class:");
         match key.parse::<QuotaResource>() {
             Ok(resource) => {
-                if let Some(limit) = fields.integer(key, -1..=MOST)? {
+                if let Some(limit) = fields.integer(key, -1..=MAX_INTEGER)? {
                     limits.push((resource, QuotaLimit::from_number(limit)));
                 }
             }

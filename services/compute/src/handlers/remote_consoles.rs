@@ -3,13 +3,13 @@
 
 use axum::extract::State;
 use berth_client::GuestApiError;
+use berth_http::fields::{BodyFields, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_model::{ConsoleKind, PowerState};
 
 use serde_json::{Value, json};
 
 use crate::consoles::ConsoleUrlError;
-use crate::fields::{BodyFields, wrong};
 use crate::microversions::{CONSOLE_TOKENS, MKS_CONSOLES, REMOTE_CONSOLES};
 use crate::openapi::schemas::{in_key, object};
 use crate::policies::{admin, member};
@@ -91,7 +91,7 @@ fn one_of<'a>(key: &str, value: &'a Value, words: &[&str]) -> Result<&'a str, Fa
     let word = value.as_str().filter(|word| words.contains(word));
     word.ok_or_else(|| {
         let reason = format!("it is not one of {}", words.join(", "));
-        wrong(key, value, reason)
+        invalid_field(key, value, reason)
     })
 }
 

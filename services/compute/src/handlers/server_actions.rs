@@ -3,8 +3,10 @@
 
 use axum::extract::State;
 use berth_client::GuestApiError;
+use berth_http::fields::{BodyFields, bounded, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_model::{ConsoleKind, ConsumerUuid};
+use berth_networks::SecurityGroupChange;
 use berth_wire::guest::GuestAction;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -13,11 +15,9 @@ use super::remote_consoles::{self, REMOTE_CONSOLE};
 use super::server_rebuild::{self, REBUILD, RESCUE};
 use super::server_security_groups;
 use super::servers::fault;
-use crate::fields::{BodyFields, bounded, wrong};
 use crate::microversions::LOCKED_REASON;
 use crate::openapi::schemas::{object, one_of, text, text_or_null, texts, uuid};
 use crate::policies::{admin, member};
-use crate::security_groups::SecurityGroupChange;
 use crate::server_actions::action_of;
 use crate::server_state::Action;
 use crate::server_status::ServerWithStatus;
@@ -234,7 +234,7 @@ fn reboot(value: &Value) -> Result<GuestAction, Fault> {
     match word.as_str() {
         "SOFT" => Ok(GuestAction::SoftReboot {}),
         "HARD" => Ok(GuestAction::HardReboot {}),
-        _ => Err(wrong("type", given, "it is SOFT or HARD")),
+        _ => Err(invalid_field("type", given, "it is SOFT or HARD")),
     }
 }
 
@@ -358,7 +358,7 @@ fn lines(value: &Value) -> Result<Option<u32>, Fault> {
     match number {
         Some(-1) => Ok(None),
         Some(number) if let Ok(lines) = u32::try_from(number) => Ok(Some(lines)),
-        _ => Err(wrong(
+        _ => Err(invalid_field(
             "length",
             value,
             "it is not a number of lines, or -1 for all",
@@ -378,7 +378,7 @@ async fn reset_state(
     fields.end()?;
     if state != "active" {
         let reason = "only active is accepted, which cancels pending actions; the host reports the state itself";
-        return Err(wrong("state", state, reason));
+        return Err(invalid_field("state", state, reason));
     }
     let cancelled = api.compute.cancel_actions(server.uuid).await;
     cancelled.map_err(fault)?;

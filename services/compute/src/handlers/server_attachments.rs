@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
+use berth_http::fields::bounded;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::json;
 
-use crate::fields::bounded;
 use crate::microversions::SERVER_MIGRATIONS;
 use crate::policies::{admin, reader};
 use crate::state::{ComputeApi, ComputeOperation};

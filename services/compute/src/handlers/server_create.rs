@@ -6,6 +6,7 @@ mod guest;
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_quota::{QUOTA_SCHEMA, QuotaAmounts, QuotaQuestion, QuotaRefused};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -18,7 +19,6 @@ use super::servers::{fault, server_fields};
 use crate::openapi::schemas::{object, text, text_or_null, texts, uuid};
 use crate::paging::links;
 use crate::policies::member;
-use crate::quota::{QUOTA_SCHEMA, QuotaAmounts, QuotaQuestion, QuotaRefused};
 use crate::servers::{NewServers, ServerError, ServerRecord};
 use crate::state::{ComputeApi, ComputeOperation};
 

@@ -3,18 +3,18 @@
 
 use axum::extract::State;
 use berth_hosts::{NewServerGroup, ServerGroupPolicy, StoredServerGroup};
+use berth_http::fields::{BodyFields, MAX_INTEGER, boolean, bounded, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
+use berth_quota::{QuotaLimit, QuotaResource};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::hosts::group_fault;
 use super::servers::fault;
-use crate::fields::{BodyFields, MOST, boolean, bounded, wrong};
 use crate::microversions::{GROUP_OWNERS, GROUP_POLICY, SOFT_POLICIES, STRICT};
 use crate::openapi::schemas::{in_key, integer, object, text};
 use crate::paging::{MAX_LIMIT, check_keys};
 use crate::policies::{admin, member, reader};
-use crate::quota::{QuotaLimit, QuotaResource};
 use crate::state::{ComputeApi, ComputeOperation};
 
 /// List the server groups of all projects.
@@ -150,17 +150,17 @@ fn policy(call: &ApiRequest, key: &str, value: &Value) -> Result<ServerGroupPoli
         .filter(|policy| !is_soft(policy) || call.version.has(SOFT_POLICIES))
         .ok_or_else(|| {
             let reason = "it must be affinity or anti-affinity, or from 2.15 on soft-affinity or soft-anti-affinity";
-            wrong(key, value, reason)
+            invalid_field(key, value, reason)
         })
 }
 
 fn rules(value: &Value, policy: ServerGroupPolicy) -> Result<Option<u32>, Fault> {
     let mut fields = BodyFields::of("rules", value)?;
-    let most = fields.integer("max_server_per_host", 1..=MOST)?;
+    let most = fields.integer("max_server_per_host", 1..=MAX_INTEGER)?;
     fields.end()?;
     if most.is_some() && policy != ServerGroupPolicy::AntiAffinity {
         let reason = "max_server_per_host requires the policy anti-affinity";
-        return Err(wrong("rules", value, reason));
+        return Err(invalid_field("rules", value, reason));
     }
     Ok(most.and_then(|most| u32::try_from(most).ok()))
 }
@@ -183,7 +183,13 @@ fn parse_group(call: &ApiRequest, project_id: &str) -> Result<NewServerGroup, Fa
         let words = fields.required("policies", words)?;
         match words.as_array().map(Vec::as_slice) {
             Some([word]) => (policy(call, "policies", word)?, None),
-            _ => return Err(wrong("policies", words, "it must be a list of one policy")),
+            _ => {
+                return Err(invalid_field(
+                    "policies",
+                    words,
+                    "it must be a list of one policy",
+                ));
+            }
         }
     };
     fields.end()?;

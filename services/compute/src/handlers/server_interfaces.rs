@@ -5,9 +5,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_conductor::{PortRefusal, function_kind};
+use berth_http::fields::{BodyFields, bounded, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_model::ConsumerUuid;
+use berth_networks::{
+    NetworkChoiceError, NetworkWish, PortRefusal, choose_networks, function_kind, ports_of_server,
+};
 use berth_wire::conductor::{FunctionVnicType, RequestedNetwork};
 use berth_wire::neutron::PortRecord;
 use http::StatusCode;
@@ -17,14 +20,11 @@ use uuid::Uuid;
 
 use super::server_create::network_fault;
 use super::servers::fault;
-use crate::fields::{BodyFields, bounded, wrong};
 use crate::instance_actions::ActionOutcome;
 use crate::interface_changes::InterfaceChange;
 use crate::microversions::{ATTACH_TAGS, ATTACHMENT_TAGS};
-use crate::networks::{self, NetworkChoiceError, NetworkWish};
 use crate::openapi::schemas::{object, text, uuid};
 use crate::policies::{member, reader};
-use crate::security_groups::ports_of_server;
 use crate::server_state::Action;
 use crate::server_status::ServerWithStatus;
 use crate::servers::ServerRecord;
@@ -141,7 +141,7 @@ impl ComputeApi {
         let Some(service) = conductor.networks() else {
             return Ok(Vec::new());
         };
-        let ports = ports_of_server(service, server).await.map_err(|error| {
+        let ports = ports_of_server(service, server.port_owner()).await.map_err(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, server = %server.uuid, "the ports of a server are unknown");
             Fault::unavailable("The network service did not answer as expected.")
         })?;
@@ -198,7 +198,7 @@ fn wanted(call: &ApiRequest) -> Result<RequestedNetwork, Fault> {
 fn fixed_ip(value: &Value) -> Result<String, Fault> {
     let refuse = || {
         let reason = "it is a list of one object with ip_address, an IP address";
-        wrong("fixed_ips", value, reason)
+        invalid_field("fixed_ips", value, reason)
     };
     let [only] = value.as_array().map_or(&[][..], Vec::as_slice) else {
         return Err(refuse());
@@ -230,7 +230,7 @@ async fn attach(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         } => NetworkWish::Unspecified,
         _ => NetworkWish::Named(vec![wanted.clone()]),
     };
-    let chosen = networks::choose(service, &wish, &server.project_id, false).await;
+    let chosen = choose_networks(service, &wish, &server.project_id, false).await;
     let chosen = chosen.map_err(attachment_fault)?.pop();
     let chosen = chosen.ok_or_else(|| {
         Fault::bad_request("No network was given, and the project has no network.")

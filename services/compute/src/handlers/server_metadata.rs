@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
+use berth_http::fields::BodyFields;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::server_create::metadata_of;
 use super::servers::fault;
-use crate::fields::BodyFields;
 use crate::openapi::schemas::{in_key, texts};
 use crate::policies::{member, reader};
 use crate::servers::{Others, ServerError};

@@ -3,17 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use berth_http::fields::{boolean, bounded};
 use berth_http::{ApiRequest, Fault};
 use berth_store::SqlTimestamp;
 use regex::{Regex, RegexBuilder};
 
-use crate::fields::{boolean, bounded};
 use crate::flavors::SortDirection;
 use crate::microversions::{CHANGES_BEFORE, KNOWN_STATUSES, LOCKED_REASON, STRICT, TAGS};
 use crate::paging::check_keys;
 use crate::servers::{ServerAttribute, ServerFilters, ServerSortKey, ServerSortOrder, TagFilters};
 use crate::state::ComputeApi;
-use crate::timestamps::moment_of;
 
 /// The query keys that Nova accepts.
 const QUERY: [&str; 51] = [
@@ -363,7 +362,7 @@ pub(super) fn moment(call: &ApiRequest, key: &str) -> Result<Option<SqlTimestamp
     let Some(text) = call.query.last(key) else {
         return Ok(None);
     };
-    moment_of(text).map(Some).ok_or_else(|| {
+    SqlTimestamp::from_iso8601(text).map(Some).ok_or_else(|| {
         let reason = "it is not a time such as 2026-11-23T07:56:44Z or 2026-11-23T09:56:44+02:00";
         wrong(key, text, reason)
     })

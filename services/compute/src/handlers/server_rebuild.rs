@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_http::fields::{BodyFields, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_model::{ConsumerUuid, GuestMachine, with_image_placement};
 use berth_wire::guest::{
@@ -16,7 +17,6 @@ use super::server_actions::GRACE;
 use super::server_create::{access_ip, disk_config, metadata_of, user_data};
 use super::server_query::last_part;
 use super::servers::DESCRIPTION;
-use crate::fields::{BodyFields, wrong};
 use crate::images::FoundImage;
 use crate::microversions::{CERTIFICATES, NO_PERSONALITY, REBUILD_KEY, SERVER_DESCRIPTION};
 use crate::policies::member;
@@ -195,7 +195,7 @@ fn refuse_unsupported(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<
         match fields.value(key) {
             None | Some(Value::Null) => {}
             Some(Value::Array(all)) if all.is_empty() => {}
-            Some(value) => return Err(wrong(key, value, reason)),
+            Some(value) => return Err(invalid_field(key, value, reason)),
         }
     }
     Ok(())
@@ -206,7 +206,7 @@ fn no_password(fields: &mut BodyFields<'_>) -> Result<(), Fault> {
         None => Ok(()),
         Some(value) => {
             let reason = "setting passwords in guests is not supported";
-            Err(wrong("adminPass", value, reason))
+            Err(invalid_field("adminPass", value, reason))
         }
     }
 }

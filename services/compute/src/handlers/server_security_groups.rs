@@ -4,22 +4,22 @@ use std::collections::BTreeSet;
 
 use axum::extract::State;
 use berth_client::{NetworkClient, NetworkClientError};
+use berth_http::fields::{BodyFields, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
+use berth_networks::{
+    NetworkChoiceError, SecurityGroupChange, SecurityGroupError, change_security_group,
+    groups_of_ports, peer_groups, ports_of_server,
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::server_create::network_fault;
-use crate::fields::{BodyFields, wrong};
-use crate::networks::NetworkChoiceError;
 use crate::policies::{member, reader};
-use crate::security_groups::{
-    SecurityGroupChange, SecurityGroupError, change_security_group, group_documents, group_names,
-    groups_of_ports, peer_groups, ports_of_server,
-};
 use crate::server_status::ServerWithStatus;
 use crate::state::{ComputeApi, ComputeOperation};
+use crate::views::security_group::{group_documents, group_names};
 
 pub(super) const ADD: RuleDefault = member("os_compute_api:os-security-groups:add");
 pub(super) const REMOVE: RuleDefault = member("os_compute_api:os-security-groups:remove");
@@ -45,7 +45,7 @@ async fn security_groups(
     };
     let viewer = api.viewer(&call);
     let shown: Result<Vec<Value>, NetworkClientError> = async {
-        let ports = ports_of_server(service, &server).await?;
+        let ports = ports_of_server(service, server.port_owner()).await?;
         let groups = groups_of_ports(service, &ports, viewer).await?;
         let peers = peer_groups(service, &groups, viewer).await?;
         Ok(group_documents(&ports, &groups, &peers))
@@ -73,14 +73,14 @@ pub(super) async fn act(
     fields.end()?;
     if name.trim().is_empty() {
         let reason = "it is the name or UUID of a security group";
-        return Err(wrong("name", &json!(name), reason));
+        return Err(invalid_field("name", &json!(name), reason));
     }
     let Some(service) = api.compute.inner.conductor.networks() else {
         return Err(Fault::bad_request(
             "There is no network service, so servers have no security groups.",
         ));
     };
-    let changed = change_security_group(service, &server, name, change).await;
+    let changed = change_security_group(service, server.port_owner(), name, change).await;
     changed.map_err(group_fault)?;
     Ok(ApiResponse::empty(StatusCode::ACCEPTED))
 }

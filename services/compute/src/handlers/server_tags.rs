@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use axum::extract::State;
+use berth_http::fields::{BodyFields, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::server_create::{tags_of, tags_schema};
 use super::servers::{fault, server_uuid};
-use crate::fields::{BodyFields, wrong};
 use crate::microversions::TAGS;
 use crate::openapi::schemas::in_key;
 use crate::policies::{member, reader};
@@ -90,7 +90,7 @@ async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResp
     }
     Err(fault(ServerError::NoTag {
         uuid: server.uuid,
-        tag: crate::fields::bounded(tag),
+        tag: berth_http::fields::bounded(tag),
     }))
 }
 
@@ -98,7 +98,7 @@ async fn put(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRespo
     let server = api.editable_server(&call, "update tag").await?;
     let tag = call.path("tag")?;
     if let Some(reason) = check_tag(tag) {
-        return Err(wrong("tag", &json!(tag), reason));
+        return Err(invalid_field("tag", &json!(tag), reason));
     }
     let tagged = api.compute.add_tag(server.uuid, tag).await.map_err(fault)?;
     let status = match tagged {

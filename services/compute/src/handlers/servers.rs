@@ -2,13 +2,13 @@
 
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ServerGroupError, ServiceStatus};
+use berth_http::fields::{BodyFields, bounded};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::flavor_extra_specs;
 use super::server_query::{is_all_tenants, parse_list_query};
-use crate::fields::{BodyFields, bounded};
 use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR, SERVER_GROUPS_SHOWN};
 use crate::openapi::schemas::{in_key, object, text, text_or_null};
 use crate::paging::{PageQuery, next};
@@ -144,7 +144,7 @@ pub(super) fn server_uuid(call: &ApiRequest) -> Result<Uuid, Fault> {
         .ok()
         .filter(|_| text.len() == 36)
         .ok_or_else(|| {
-            let text = crate::fields::bounded(text);
+            let text = berth_http::fields::bounded(text);
             Fault::not_found(format!("Instance {text} could not be found."))
         })
 }

@@ -3,12 +3,12 @@
 
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ServiceStatus, ServiceUpdate};
+use berth_http::fields::{BodyFields, bounded, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::hosts::{host_fault, is_up};
-use crate::fields::{BodyFields, bounded, wrong};
 use crate::microversions::{FORCED_DOWN, SERVICE_UUIDS, STRICT};
 use crate::openapi::schemas::{object, text};
 use crate::paging::check_keys;
@@ -177,7 +177,9 @@ async fn by_uuid(api: &ComputeApi, call: &ApiRequest) -> Result<ApiResponse, Fau
             let sentence = "Specifying 'disabled_reason' when status is 'enabled' is invalid.";
             return Err(Fault::bad_request(sentence));
         }
-        (Some(other), _) => return Err(wrong("status", other, "it is enabled or disabled")),
+        (Some(other), _) => {
+            return Err(invalid_field("status", other, "it is enabled or disabled"));
+        }
     };
     if status.is_none() && forced_down.is_none() {
         let sentence =

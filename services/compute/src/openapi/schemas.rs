@@ -39,7 +39,7 @@ pub(crate) fn texts() -> Value {
 }
 
 pub(crate) fn integer(min: i64) -> Value {
-    json!({"type": "integer", "minimum": min, "maximum": crate::fields::MOST})
+    json!({"type": "integer", "minimum": min, "maximum": berth_http::fields::MAX_INTEGER})
 }
 
 pub(crate) fn uuid() -> Value {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_quota::QuotaLimits;
 use berth_store::{Transaction, Value, Work};
 use berth_wire::guest::ConfigDriveChangeBody;
 use uuid::Uuid;
@@ -11,7 +12,7 @@ use super::update::{StoredAgentReport, set};
 use super::{ServerError, ServerUpdate, drive_updates, metadata, rows};
 use crate::compute::Compute;
 use crate::instance_actions::{self, ActionOutcome, NewAction};
-use crate::quota::{QuotaLimits, limits_of};
+use crate::project_quotas::limits_of;
 use crate::server_state::Action;
 
 /// Changes to the server's row when an action starts, in addition to the task state.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
+use berth_quota::{GuestResources, QuotaAmounts, QuotaLimits, QuotaResource, server_count};
 use berth_store::{Dialect, Statement, Transaction, Work};
 use berth_wire::conductor::CreateGuest;
 use uuid::Uuid;
@@ -12,10 +13,7 @@ use super::usage::members_in;
 use super::{ServerError, ServerFlavor, ServerRecord, metadata, used_in};
 use crate::compute::Compute;
 use crate::instance_actions::{self, NewAction};
-use crate::quota::{
-    GuestResources, QuotaAmounts, QuotaHolder, QuotaLimits, QuotaResource, limits_of, lock,
-    server_count,
-};
+use crate::project_quotas::{QuotaHolder, limits_of, lock};
 
 /// The number of new servers read per query.
 const AT_ONCE: usize = 500;

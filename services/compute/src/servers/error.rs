@@ -1,11 +1,11 @@
 //! [`ServerError`]: why a server could not be created, read or changed.
 
 use berth_conductor::ConductorError;
+use berth_quota::{QuotaExceeded, QuotaResource};
 use berth_store::{Disposition, Retryable, SqlError};
 use uuid::Uuid;
 
 use super::MOST_TAGS;
-use crate::quota::{QuotaExceeded, QuotaResource};
 use crate::server_state::TaskState;
 use crate::store::ComputeTableError;
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use berth_quota::{QuotaLimit, QuotaLimits, QuotaResource};
 use berth_store::{Statement, Transaction, Work};
 use berth_wire::guest::ConfigDriveChangeBody;
 use uuid::Uuid;
 
 use super::{ServerError, drive_updates, rows};
 use crate::compute::Compute;
-use crate::quota::{QuotaLimit, QuotaLimits, QuotaResource, limits_of};
+use crate::project_quotas::limits_of;
 
 /// The maximum length of a key or value in bytes; the limit of config drives.
 const LONGEST: usize = 255;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use berth_conductor::journal::BootRecord;
 use berth_model::{ConsumerUuid, NodeName};
+use berth_quota::{GuestResources, QuotaAmounts, QuotaLimits};
 use berth_store::{SqlError, Statement, Transaction};
 use uuid::Uuid;
 
 use super::{ServerError, ServerFlavor, instance_name};
 use crate::compute::Compute;
-use crate::quota::{GuestResources, QuotaAmounts, QuotaHolder, QuotaLimits, generation, limits_of};
+use crate::project_quotas::{QuotaHolder, generation, limits_of};
 use crate::store::{ComputeTableError, foreign, typed};
 
 const TABLE: &str = "compute_servers";

@@ -10,7 +10,7 @@ use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient,
     TransportError, UpgradedConnection,
 };
-use berth_compute::{ComputeOptions, ComputeParts, ConsoleOptions, FoundImage, QuotaLimits};
+use berth_compute::{ComputeOptions, ComputeParts, ConsoleOptions, FoundImage};
 use berth_conductor::journal::{
     BootGoal, BootJournal, BootStep, BootStepDetail, BootStepRecord, ChosenHost, SqlBootJournal,
     StepState,
@@ -18,6 +18,7 @@ use berth_conductor::journal::{
 use berth_conductor::{Conductor, ConductorOptions, ConductorParts, FilterScheduler, SingleAgent};
 use berth_hosts::{Hosts, HostsOptions};
 use berth_model::{ConsumerUuid, NodeName};
+use berth_quota::QuotaLimits;
 use berth_scheduler::SchedulerOptions;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_compute::{OnQuotaFailure, QuotaHook, QuotaOptions};
+use berth_quota::{OnQuotaFailure, QuotaHook, QuotaOptions};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;

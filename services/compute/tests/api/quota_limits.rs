@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use berth_compute::{ProjectQuota, ProjectQuotaError, QuotaLimit, QuotaLimits, QuotaResource};
+use berth_compute::{ProjectQuota, ProjectQuotaError};
+use berth_quota::{QuotaLimit, QuotaLimits, QuotaResource};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

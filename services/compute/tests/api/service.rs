@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_compute::{
-    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, QuotaHook, QuotaLimits, prepare,
-    router,
-};
+use berth_compute::{Compute, ComputeApiOptions, ComputeOptions, ComputeParts, prepare, router};
 use berth_conductor::journal::{BootGoal, SqlBootJournal};
 use berth_http::auth::{ProjectLookup, Validation};
 use berth_http::{
     Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken, found_at, under,
 };
+use berth_quota::{QuotaHook, QuotaLimits};
 use berth_store::{SqlError, SqlStore, Transaction, Work};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;

@@ -8,12 +8,12 @@ use berth_client::{
 };
 use berth_hosts::{HostTableError, ServerGroupError};
 use berth_model::{ConsumerUuid, Disposition, RequestGroupsError};
+use berth_networks::PortRefusal;
 use berth_store::SqlError;
 use uuid::Uuid;
 
 use crate::filter_scheduler::RequestSpecError;
 use crate::journal::JournalError;
-use crate::port_rules::PortRefusal;
 
 /// Why no host was found, in one version for operators and one for users. `Display` is the operators' version.
 #[derive(Debug, Clone, PartialEq, Eq)]

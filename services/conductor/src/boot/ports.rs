@@ -7,6 +7,7 @@
 use berth_client::network::{PortFilter, SharedObjectType, VifOrigin, network_info};
 use berth_client::{NetworkClient, NetworkClientError, NetworkExtensions};
 use berth_model::Disposition;
+use berth_networks::{PortRefusal, check_kind, check_port, needs_resources};
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::guest::NetworkFunctionBody;
 use berth_wire::network_info::VifBody;
@@ -17,11 +18,9 @@ use super::{BootError, BoundBoot, NetworkedBoot};
 use crate::BootRequest;
 use crate::boot_context::BootContext;
 use crate::journal::{BootPort, BootStep, BootStepDetail, ChosenHost, PortOrigin, StepState};
+use crate::port_marks::mark;
+use crate::port_profiles::{is_function_for, profile_of_allocation, profile_of_function};
 use crate::port_resources::port_allocation;
-use crate::port_rules::{
-    PortRefusal, check_kind, check_port, is_function_for, mark, needs_resources,
-    profile_of_allocation, profile_of_function,
-};
 
 /// The zone of hosts without one, as in Nova.
 const DEFAULT_ZONE: &str = "nova";

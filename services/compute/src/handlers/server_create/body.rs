@@ -5,19 +5,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use berth_http::fields::{self, BodyFields, MAX_INTEGER, invalid_field};
 use berth_http::{ApiRequest, Fault};
+use berth_networks::NetworkWish;
 use berth_wire::conductor::RequestedNetwork;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::fields::{self, BodyFields, MOST, wrong};
 use crate::handlers::server_query::last_part;
 use crate::handlers::servers::DESCRIPTION;
 use crate::microversions::{
     CERTIFICATES, CREATE_TAGS, NETWORK_TAGS, NETWORKS, NO_PERSONALITY, REQUESTED_HOST,
     SERVER_DESCRIPTION,
 };
-use crate::networks::NetworkWish;
 use crate::servers::{MOST_TAGS, check_metadata, check_tag};
 
 /// The maximum length of user data in base64 characters.
@@ -142,8 +142,8 @@ fn image_ref(fields: &mut BodyFields<'_>) -> Result<Uuid, Fault> {
 }
 
 fn counts(fields: &mut BodyFields<'_>) -> Result<((u32, u32), bool), Fault> {
-    let least = fields.integer("min_count", 1..=MOST)?;
-    let most = fields.integer("max_count", 1..=MOST)?;
+    let least = fields.integer("min_count", 1..=MAX_INTEGER)?;
+    let most = fields.integer("max_count", 1..=MAX_INTEGER)?;
     let count = most.or(least).unwrap_or(1);
     if least.is_some_and(|least| least > count) {
         return Err(Fault::bad_request("min_count must be <= max_count"));
@@ -171,7 +171,7 @@ fn networks(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<NetworkWis
         Some(value) => {
             let reason =
                 "it is a list of at most 64 networks; from 2.37 on auto and none are possible, too";
-            Err(wrong(key, value, reason))
+            Err(invalid_field(key, value, reason))
         }
     }
 }
@@ -193,7 +193,7 @@ fn requested_network(call: &ApiRequest, value: &Value) -> Result<RequestedNetwor
         (_, Some(port), Some(address)) => Err(Fault::bad_request(format!(
             "Specified Fixed IP '{address}' cannot be used with port '{port}': the two cannot be specified together."
         ))),
-        (_, _, Some(address)) if address.parse::<IpAddr>().is_err() => Err(wrong(
+        (_, _, Some(address)) if address.parse::<IpAddr>().is_err() => Err(invalid_field(
             "fixed_ip",
             &json!(address),
             "it is not a valid address",
@@ -216,7 +216,7 @@ pub(in crate::handlers) fn disk_config(
     match fields.value(key) {
         None => Ok(None),
         Some(Value::String(word)) if word == "AUTO" || word == "MANUAL" => Ok(Some(word.clone())),
-        Some(value) => Err(wrong(key, value, "it is AUTO or MANUAL")),
+        Some(value) => Err(invalid_field(key, value, "it is AUTO or MANUAL")),
     }
 }
 
@@ -236,7 +236,7 @@ pub(in crate::handlers) fn access_ip(
     match text {
         "" => Ok(Some(None)),
         text if lawful => Ok(Some(Some(text.to_owned()))),
-        _ => Err(wrong(key, value, "it is not a valid address")),
+        _ => Err(invalid_field(key, value, "it is not a valid address")),
     }
 }
 
@@ -257,14 +257,14 @@ pub(in crate::handlers) fn metadata_of(
     value: &Value,
 ) -> Result<BTreeMap<String, String>, Fault> {
     let object = value.as_object();
-    let object = object.ok_or_else(|| wrong(key, value, "it is not of type 'object'"))?;
+    let object = object.ok_or_else(|| invalid_field(key, value, "it is not of type 'object'"))?;
     let mut metadata = BTreeMap::new();
     for (item, setting) in object {
         let text = setting
             .as_str()
-            .ok_or_else(|| wrong(item, setting, "it is not of type 'string'"))?;
+            .ok_or_else(|| invalid_field(item, setting, "it is not of type 'string'"))?;
         if let Some(reason) = check_metadata(item, text) {
-            return Err(wrong(item, setting, reason));
+            return Err(invalid_field(item, setting, reason));
         }
         metadata.insert(item.clone(), text.to_owned());
     }
@@ -274,18 +274,18 @@ pub(in crate::handlers) fn metadata_of(
 /// Parses and validates tags.
 pub(in crate::handlers) fn tags_of(value: &Value) -> Result<BTreeSet<String>, Fault> {
     let list = value.as_array();
-    let list = list.ok_or_else(|| wrong("tags", value, "it is not of type 'array'"))?;
+    let list = list.ok_or_else(|| invalid_field("tags", value, "it is not of type 'array'"))?;
     let mut tags = BTreeSet::new();
     for tag in list {
         let text = fields::text("tags", tag, 1..=usize::MAX)?;
         if let Some(reason) = check_tag(text) {
-            return Err(wrong("tags", tag, reason));
+            return Err(invalid_field("tags", tag, reason));
         }
         tags.insert(text.to_owned());
     }
     if tags.len() > MOST_TAGS {
         let reason = format!("it has more than {MOST_TAGS} tags");
-        return Err(wrong("tags", value, reason));
+        return Err(invalid_field("tags", value, reason));
     }
     Ok(tags)
 }
@@ -303,7 +303,7 @@ fn requested(
 
 fn hints_of(key: &str, value: &Value) -> Result<BTreeMap<String, Vec<String>>, Fault> {
     let object = value.as_object();
-    let object = object.ok_or_else(|| wrong(key, value, "it is not of type 'object'"))?;
+    let object = object.ok_or_else(|| invalid_field(key, value, "it is not of type 'object'"))?;
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -356,7 +356,7 @@ fn refuse_unsupported(
         match fields.value(key) {
             None | Some(Value::Null) => {}
             Some(Value::Array(all)) if all.is_empty() => {}
-            Some(value) => return Err(wrong(key, value, reason)),
+            Some(value) => return Err(invalid_field(key, value, reason)),
         }
     }
     Ok(())
@@ -366,7 +366,7 @@ fn refuse_unsupported(
 fn security_groups(value: &Value) -> Result<Vec<String>, Fault> {
     let key = "security_groups";
     let all = value.as_array();
-    let all = all.ok_or_else(|| wrong(key, value, "it is not of type 'array'"))?;
+    let all = all.ok_or_else(|| invalid_field(key, value, "it is not of type 'array'"))?;
     let mut names: Vec<String> = Vec::new();
     for group in all {
         let mut fields = BodyFields::of(key, group)?;
@@ -384,7 +384,7 @@ fn security_groups(value: &Value) -> Result<Vec<String>, Fault> {
 fn disks(value: &Value, image: Uuid) -> Result<(), Fault> {
     let key = "block_device_mapping_v2";
     let all = value.as_array();
-    let all = all.ok_or_else(|| wrong(key, value, "it is not of type 'array'"))?;
+    let all = all.ok_or_else(|| invalid_field(key, value, "it is not of type 'array'"))?;
     for disk in all {
         let is_root = disk["source_type"] == "image"
             && disk["destination_type"] == "local"
@@ -393,7 +393,7 @@ fn disks(value: &Value, image: Uuid) -> Result<(), Fault> {
         if !is_root {
             let reason =
                 "only the root disk from imageRef is supported; the flavor adds an ephemeral disk";
-            return Err(wrong(key, disk, reason));
+            return Err(invalid_field(key, disk, reason));
         }
     }
     Ok(())

@@ -3,26 +3,29 @@
 
 use std::collections::BTreeMap;
 
-use berth_conductor::{BootRequest, ConductorError, PortRefusal};
+use berth_conductor::{BootRequest, ConductorError};
 use berth_hosts::ServerGroupError;
+use berth_http::fields::invalid_field;
 use berth_http::{ApiRequest, Fault, RuleDefault};
 use berth_model::{DesiredPower, check_image_property};
+use berth_networks::{
+    NetworkChoiceError, NetworkWish, PortRefusal, choose_networks, choose_security_groups,
+    is_default_group,
+};
+use berth_quota::GuestResources;
 use berth_wire::conductor::{CreateGuest, RequestedNetwork};
 use berth_wire::guest::{ConfigDriveBody, FlavorBody, NetworkBody, SshKeyBody};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::body::ServerCreateRequest;
-use crate::fields::wrong;
 use crate::flavors::{ComputeFlavor, ComputeFlavorError};
 use crate::handlers::hosts::{aggregate_fault, group_fault, host_fault};
 use crate::handlers::{flavors, key_pairs};
 use crate::images::{FoundImage, ImagesError};
 use crate::key_pairs::{KeyPair, KeyPairError};
 use crate::microversions::PORT_RESOURCES;
-use crate::networks::{self, NetworkChoiceError, NetworkWish};
 use crate::policies::admin;
-use crate::quota::GuestResources;
 use crate::servers::{NewServers, ServerFlavor};
 use crate::state::ComputeApi;
 
@@ -185,9 +188,9 @@ impl ComputeApi {
             return self.networks_without_service(request);
         };
         check_count(request)?;
-        let has_groups = !networks::is_default(groups);
-        let requested = networks::choose(service, wish, project_id, has_groups).await;
-        let groups = networks::security_groups(service, groups, project_id).await;
+        let has_groups = !is_default_group(groups);
+        let requested = choose_networks(service, wish, project_id, has_groups).await;
+        let groups = choose_security_groups(service, groups, project_id).await;
         let requested = requested.map_err(network_fault)?;
         let needs_resources = |wanted: &RequestedNetwork| !wanted.resource_request.is_empty();
         if !call.version.has(PORT_RESOURCES) && requested.iter().any(needs_resources) {
@@ -209,7 +212,7 @@ impl ComputeApi {
     ) -> Result<ServerNetworks, Fault> {
         if request.security_groups.iter().any(|name| name != "default") {
             let reason = "there is no network service, so there are no security groups";
-            return Err(wrong(
+            return Err(invalid_field(
                 "security_groups",
                 &json!(request.security_groups),
                 reason,
@@ -223,7 +226,7 @@ impl ComputeApi {
             NetworkWish::Named(named) => {
                 let reason =
                     "there is no network service: only auto and none are supported, from 2.37 on";
-                return Err(wrong("networks", &json!(named), reason));
+                return Err(invalid_field("networks", &json!(named), reason));
             }
         };
         Ok(ServerNetworks {
@@ -248,7 +251,7 @@ impl ComputeApi {
 
     async fn flavor_of(&self, call: &ApiRequest, flavorid: &str) -> Result<ComputeFlavor, Fault> {
         let unknown = || {
-            let flavorid = crate::fields::bounded(flavorid);
+            let flavorid = berth_http::fields::bounded(flavorid);
             Fault::bad_request(ComputeFlavorError::NotFound { flavorid }.to_string())
         };
         let flavor = match self.compute.flavor(flavorid).await {
@@ -328,7 +331,7 @@ impl ComputeApi {
             return Ok(None);
         };
         let unknown = || {
-            let text = crate::fields::bounded(text);
+            let text = berth_http::fields::bounded(text);
             Fault::bad_request(format!("Instance group {text} could not be found."))
         };
         let uuid = Uuid::try_parse(text).map_err(|_| unknown())?;
@@ -410,7 +413,7 @@ impl ComputeApi {
         match nodes.as_slice() {
             [one] => Ok(Some((*one).clone())),
             [] => {
-                let named = crate::fields::bounded(&host.or(node).unwrap_or_default());
+                let named = berth_http::fields::bounded(&host.or(node).unwrap_or_default());
                 Err(Fault::bad_request(format!(
                     "Compute host {named} could not be found."
                 )))

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::amounts::QuotaAmounts;
+use crate::amounts::QuotaAmounts;
 
 /// The schema identifier in the question.
 pub const QUOTA_SCHEMA: &str = "berth-quota/1";
@@ -46,6 +46,7 @@ choices! {
     }
 }
 
+/// The options of the hook (`[quota]`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaOptions {
     pub program: PathBuf,
@@ -124,6 +125,7 @@ pub struct QuotaHookError {
     source: std::io::Error,
 }
 
+/// The operator's program, and the turns of requests for it.
 pub struct QuotaHook {
     hook: Hook,
     on_failure: OnQuotaFailure,
@@ -141,6 +143,8 @@ impl fmt::Debug for QuotaHook {
 
 impl QuotaHook {
     /// Checks that the program exists. It is not run.
+    ///
+    /// Errors: the program does not exist, or this process may not look at it.
     pub fn open(options: QuotaOptions) -> Result<Self, QuotaHookError> {
         if let Err(source) = std::fs::metadata(&options.program) {
             let program = options.program;
@@ -161,12 +165,16 @@ impl QuotaHook {
     /// Waits until no other request of the project is being decided. The guard is held until the servers are stored.
     /// Whoever waits for too long is refused, whatever happens if the program fails: many requests at once must not
     /// be a way around it.
-    pub(crate) async fn turn(&self, project: &str) -> Result<KeyGuard<String>, QuotaRefused> {
+    ///
+    /// Errors: the wait took longer than 30 seconds.
+    pub async fn turn(&self, project: &str) -> Result<KeyGuard<String>, QuotaRefused> {
         let turn = timeout(PROJECT_TURN, self.projects.lock(project.to_owned()));
         turn.await.map_err(|_| QuotaRefused::Unheard)
     }
 
     /// Asks the program whether servers may be created.
+    ///
+    /// Errors: the program refused, or it failed and the hook fails closed.
     pub async fn ask(&self, question: &QuotaQuestion) -> Result<(), QuotaRefused> {
         match self.answer(question).await {
             Ok(QuotaAnswer { allowed: true, .. }) => Ok(()),

@@ -1,10 +1,13 @@
 //! The table of projects' own limits, and the rows that serialise the writers of a project.
+//!
+//! Usage is counted from the rows themselves, in the same transaction. Writers of one project are serialised by its row
+//! in `compute_quota_locks`. `berth_quota` decides what the limits allow.
 
 use std::collections::BTreeSet;
 
+use berth_quota::{QuotaLimit, QuotaLimits, QuotaResource};
 use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
 
-use super::limits::{QuotaLimit, QuotaLimits, QuotaResource};
 use crate::compute::Compute;
 use crate::servers::{ServerError, used_in};
 use crate::store::{ComputeTableError, typed};
@@ -215,7 +218,7 @@ impl Work for SetQuotas<'_> {
                 QuotaResource::ServerGroups => *server_groups,
                 other => used.of(other),
             };
-            let most = super::limits::most(resource);
+            let most = resource.largest_limit();
             if *limit > most {
                 return Err(ServerError::LargeQuota {
                     resource: resource.clone(),
@@ -269,7 +272,7 @@ async fn has(
 }
 
 fn check_size(quota: &ProjectQuota) -> Result<(), ProjectQuotaError> {
-    let most = super::limits::most(&quota.resource);
+    let most = quota.resource.largest_limit();
     if quota.limit <= most {
         return Ok(());
     }

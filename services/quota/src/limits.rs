@@ -61,6 +61,15 @@ impl QuotaResource {
             Self::Class(class) => return Cow::Owned(format!("{CLASS}{}", class.as_str())),
         })
     }
+
+    /// The largest limit that the resource can have.
+    #[must_use]
+    pub fn largest_limit(&self) -> QuotaLimit {
+        match self {
+            Self::MetadataItems => QuotaLimit::AtMost(MAX_METADATA_ITEMS),
+            _ => QuotaLimit::Unlimited,
+        }
+    }
 }
 
 impl fmt::Display for QuotaResource {
@@ -115,7 +124,7 @@ impl QuotaLimit {
 }
 
 /// The most metadata items of a server: what a config drive has room for.
-pub(crate) const MOST_METADATA: u64 = 128;
+pub const MAX_METADATA_ITEMS: u64 = 128;
 
 /// All limits of a project. What is not listed is unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +137,7 @@ impl Default for QuotaLimits {
             (QuotaResource::Instances, 10),
             (QuotaResource::Cores, 20),
             (QuotaResource::Ram, 50 * 1024),
-            (QuotaResource::MetadataItems, MOST_METADATA),
+            (QuotaResource::MetadataItems, MAX_METADATA_ITEMS),
             (QuotaResource::KeyPairs, 100),
             (QuotaResource::ServerGroups, 10),
             (QuotaResource::ServerGroupMembers, 10),
@@ -156,7 +165,7 @@ impl QuotaLimits {
     pub fn of(&self, resource: &QuotaResource) -> QuotaLimit {
         let limit = self.0.get(resource).copied();
         let limit = limit.unwrap_or(QuotaLimit::Unlimited);
-        limit.min(most(resource))
+        limit.min(resource.largest_limit())
     }
 
     /// Those of quota sets, and then the resource classes that have a limit of their own.
@@ -169,13 +178,13 @@ impl QuotaLimits {
     }
 
     /// The resource classes that have a limit of their own.
-    pub(crate) fn classes(&self) -> impl Iterator<Item = &QuotaResource> {
+    pub fn classes(&self) -> impl Iterator<Item = &QuotaResource> {
         let all = self.0.keys();
         all.filter(|resource| matches!(resource, QuotaResource::Class(_)))
     }
 
     /// The limits on a project's servers.
-    pub(crate) fn of_servers(&self) -> impl Iterator<Item = (QuotaResource, QuotaLimit)> {
+    pub fn of_servers(&self) -> impl Iterator<Item = (QuotaResource, QuotaLimit)> {
         let named = [
             QuotaResource::Cores,
             QuotaResource::Instances,
@@ -186,14 +195,6 @@ impl QuotaLimits {
             let limit = self.of(&resource);
             (resource, limit)
         })
-    }
-}
-
-/// The largest limit that a resource can have.
-pub(crate) fn most(resource: &QuotaResource) -> QuotaLimit {
-    match resource {
-        QuotaResource::MetadataItems => QuotaLimit::AtMost(MOST_METADATA),
-        _ => QuotaLimit::Unlimited,
     }
 }
 

@@ -6,10 +6,10 @@ use std::fmt::Display;
 use berth_wire::guest::FlavorBody;
 use serde::Serialize;
 
-use super::limits::{QuotaLimit, QuotaLimits, QuotaResource};
+use crate::limits::{QuotaLimit, QuotaLimits, QuotaResource};
 
-/// What a guest claims, by resource class.
-pub(crate) type GuestResources = BTreeMap<String, u64>;
+/// What a guest claims, by the name of the resource class (`VGPU`).
+pub type GuestResources = BTreeMap<String, u64>;
 
 /// Amounts that a project uses or requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -21,12 +21,13 @@ pub struct QuotaAmounts {
     pub ram_mb: u64,
     /// What all of them claim, by resource class. No part of a quota hook's question.
     #[serde(skip)]
-    pub(crate) classes: GuestResources,
+    pub classes: GuestResources,
 }
 
 impl QuotaAmounts {
     /// The amounts of one server. Without `resources`, the classes that every flavor has are counted.
-    pub(crate) fn of_server(flavor: &FlavorBody, resources: Option<GuestResources>) -> Self {
+    #[must_use]
+    pub fn of_server(flavor: &FlavorBody, resources: Option<GuestResources>) -> Self {
         let plain = || {
             let disk_gb = flavor
                 .disk_gb
@@ -48,7 +49,7 @@ impl QuotaAmounts {
     }
 
     /// Adds the amounts of `count` servers.
-    pub(crate) fn add(&mut self, count: u64, each: &Self) {
+    pub fn add(&mut self, count: u64, each: &Self) {
         let sum = |known: u64, each: u64| known.saturating_add(each.saturating_mul(count));
         self.instances = sum(self.instances, each.instances);
         self.cores = sum(self.cores, each.cores);
@@ -60,7 +61,8 @@ impl QuotaAmounts {
     }
 
     /// The amount of a resource that servers use; 0 for all others.
-    pub(crate) fn of(&self, resource: &QuotaResource) -> u64 {
+    #[must_use]
+    pub fn of(&self, resource: &QuotaResource) -> u64 {
         match resource {
             QuotaResource::Instances => self.instances,
             QuotaResource::Cores => self.cores,
@@ -101,9 +103,10 @@ fn list<T: Display>(all: &[ExceededQuota], of: impl Fn(&ExceededQuota) -> T) -> 
     all.join(", ")
 }
 
-/// How many servers a request gets: as many as the limits allow, up to `most`. With room for fewer than `least` it is
-/// refused, as in Nova.
-pub(crate) fn server_count(
+/// How many servers a request gets: as many as the limits allow, up to `most`.
+///
+/// Errors: there is room for fewer than `least`, which Nova refuses too.
+pub fn server_count(
     limits: &QuotaLimits,
     used: &QuotaAmounts,
     each: &QuotaAmounts,

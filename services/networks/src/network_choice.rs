@@ -1,4 +1,4 @@
-//! Chooses and checks the networks and security groups of new servers, before anything is stored.
+//! The networks and security groups of new ports, chosen and checked before anything is stored.
 //!
 //! The conductor checks them again when it creates or takes the ports. The sentences are Nova's.
 
@@ -8,25 +8,28 @@ use berth_client::network::{
     SharedObjectType, SharedObjects, UsableSecurityGroups, physical_network,
 };
 use berth_client::{NetworkClient, NetworkClientError};
-use berth_conductor::{PortRefusal, check_port, function_kind, is_trusted};
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::neutron::{NetworkRecord, PortRecord, SecurityGroupRecord};
 use uuid::Uuid;
 
+use crate::port_rules::{PortRefusal, check_port, function_kind, is_trusted};
+
 /// The networks that a request for servers names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum NetworkWish {
+pub enum NetworkWish {
     /// The request says nothing: the project's only network, or none.
     Unspecified,
     /// The project's only network, which must exist.
     Auto,
+    /// No network.
     None,
+    /// These networks and ports, in this order.
     Named(Vec<RequestedNetwork>),
 }
 
 /// Why servers do not get the networks or security groups.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NetworkChoiceError {
+pub enum NetworkChoiceError {
     #[error(transparent)]
     Port(#[from] PortRefusal),
     #[error("Port {0} requires a FixedIP in order to be used.")]
@@ -57,8 +60,10 @@ struct KnownNetworks {
     shared: SharedObjects,
 }
 
-/// The checked networks of new servers.
-pub(crate) async fn choose(
+/// The checked networks of new servers. `has_groups` says whether the request names security groups.
+///
+/// Errors: the project may not use a network or port, or the choice is ambiguous.
+pub async fn choose_networks(
     service: &NetworkClient,
     wish: &NetworkWish,
     project: &str,
@@ -194,12 +199,14 @@ impl KnownNetworks {
 }
 
 /// The security groups of new ports, named by name or UUID. Neutron's default needs no name.
-pub(crate) async fn security_groups(
+///
+/// Errors: the project may use no such group, or several have the name.
+pub async fn choose_security_groups(
     service: &NetworkClient,
     names: &[String],
     project: &str,
 ) -> Result<Vec<Uuid>, NetworkChoiceError> {
-    if is_default(names) {
+    if is_default_group(names) {
         return Ok(Vec::new());
     }
     let known = service.security_groups_usable_by(project).await?;
@@ -210,8 +217,9 @@ pub(crate) async fn security_groups(
     groups.collect()
 }
 
-/// Whether the names are the default of Neutron.
-pub(crate) fn is_default(names: &[String]) -> bool {
+/// Whether the names are the default of Neutron: none, or `default` alone.
+#[must_use]
+pub fn is_default_group(names: &[String]) -> bool {
     matches!(names, []) || matches!(names, [name] if name == "default")
 }
 
@@ -331,7 +339,7 @@ mod tests {
             of("x"),
             Err(NetworkChoiceError::NoSecurityGroup("x".to_owned()))
         );
-        assert!(is_default(&[]) && is_default(&["default".to_owned()]));
-        assert!(!is_default(&["default".to_owned(), "web".to_owned()]));
+        assert!(is_default_group(&[]) && is_default_group(&["default".to_owned()]));
+        assert!(!is_default_group(&["default".to_owned(), "web".to_owned()]));
     }
 }

@@ -1,22 +1,27 @@
-//! Parses request bodies as strictly as Nova's schemas, with Nova's messages: unknown keys are refused, and errors
-//! repeat the given value.
+//! [`BodyFields`]: the fields of a body of Nova's API, taken one by one.
+//!
+//! Bodies are as strict as Nova's schemas, and refused with Nova's messages. Unknown keys are refused. An error repeats
+//! the given value, unless it may be secret.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use berth_http::Fault;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::fault::Fault;
+
 /// The largest number of Nova's columns.
-pub(crate) const MOST: i64 = 0x7FFF_FFFF;
+pub const MAX_INTEGER: i64 = 0x7FFF_FFFF;
 
 /// The maximum length of a repeated value, in characters.
 const REPEATED: usize = 200;
 
 /// An object of a body. Fields are taken one by one; remaining fields are refused at the end.
+///
+/// A field that is missing is `None`. Errors of each method: 400, if the value is not of the form that is read.
 #[derive(Debug)]
-pub(crate) struct BodyFields<'a> {
+pub struct BodyFields<'a> {
     name: &'a str,
     object: &'a Map<String, Value>,
     known: Vec<&'a str>,
@@ -24,7 +29,7 @@ pub(crate) struct BodyFields<'a> {
 
 impl<'a> BodyFields<'a> {
     /// The object of a body with a single key: `{"flavor": {...}}`.
-    pub(crate) fn of_body(body: &'a Value, name: &'static str) -> Result<Self, Fault> {
+    pub fn of_body(body: &'a Value, name: &'static str) -> Result<Self, Fault> {
         let mut outer = Self::of("body", body)?;
         let inner = outer.value(name);
         let inner = outer.required(name, inner)?;
@@ -33,31 +38,32 @@ impl<'a> BodyFields<'a> {
     }
 
     /// An object that is called so.
-    pub(crate) fn of(name: &'a str, value: &'a Value) -> Result<Self, Fault> {
+    pub fn of(name: &'a str, value: &'a Value) -> Result<Self, Fault> {
         let object = value.as_object();
         Ok(Self {
             name,
-            object: object.ok_or_else(|| wrong(name, value, "it is not of type 'object'"))?,
+            object: object
+                .ok_or_else(|| invalid_field(name, value, "it is not of type 'object'"))?,
             known: Vec::new(),
         })
     }
 
     /// The raw value of a field.
-    pub(crate) fn value(&mut self, key: &'a str) -> Option<&'a Value> {
+    pub fn value(&mut self, key: &'a str) -> Option<&'a Value> {
         self.known.push(key);
         self.object.get(key)
     }
 
     /// The names of all fields.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.object.keys().map(String::as_str)
     }
 
     /// Refuses a missing field.
-    pub(crate) fn required<T>(&self, key: &str, value: Option<T>) -> Result<T, Fault> {
+    pub fn required<T>(&self, key: &str, value: Option<T>) -> Result<T, Fault> {
         value.ok_or_else(|| {
             let object = Value::Object(self.object.clone());
-            wrong(
+            invalid_field(
                 self.name,
                 &object,
                 format!("'{key}' is a required property"),
@@ -66,7 +72,7 @@ impl<'a> BodyFields<'a> {
     }
 
     /// A text with length limits.
-    pub(crate) fn text(
+    pub fn text(
         &mut self,
         key: &'static str,
         length: RangeInclusive<usize>,
@@ -77,7 +83,7 @@ impl<'a> BodyFields<'a> {
     }
 
     /// A text with a maximum length, or null.
-    pub(crate) fn text_or_null(
+    pub fn text_or_null(
         &mut self,
         key: &'static str,
         most: usize,
@@ -87,17 +93,17 @@ impl<'a> BodyFields<'a> {
     }
 
     /// A UUID, or null.
-    pub(crate) fn uuid_or_null(&mut self, key: &'static str) -> Result<Option<Uuid>, Fault> {
+    pub fn uuid_or_null(&mut self, key: &'static str) -> Result<Option<Uuid>, Fault> {
         let text = self.text_or_null(key, 255)?;
         let uuid = text.map(|text| {
             let uuid = Uuid::try_parse(text);
-            uuid.map_err(|_| wrong(key, &Value::from(text), "it is not a 'uuid'"))
+            uuid.map_err(|_| invalid_field(key, &Value::from(text), "it is not a 'uuid'"))
         });
         uuid.transpose()
     }
 
     /// A printable text with a maximum length, or null.
-    pub(crate) fn printable_or_null(
+    pub fn printable_or_null(
         &mut self,
         key: &'static str,
         most: usize,
@@ -105,26 +111,26 @@ impl<'a> BodyFields<'a> {
         let given = self.text_or_null(key, most)?;
         if let Some(text) = given.filter(|text| !is_printable(text)) {
             let reason = "it has characters that are not printable";
-            return Err(wrong(key, &Value::from(text), reason));
+            return Err(invalid_field(key, &Value::from(text), reason));
         }
         Ok(given)
     }
 
     /// A name: 1 to 255 printable characters, with no blanks at its ends.
-    pub(crate) fn name(&mut self, key: &'static str) -> Result<Option<&'a str>, Fault> {
+    pub fn name(&mut self, key: &'static str) -> Result<Option<&'a str>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
         let name = text(key, value, 1..=255)?;
         if name.trim() != name || !is_printable(name) {
             let reason = "it has characters that are not printable, or blanks at its ends";
-            return Err(wrong(key, value, reason));
+            return Err(invalid_field(key, value, reason));
         }
         Ok(Some(name))
     }
 
     /// A whole number, or a text that contains one.
-    pub(crate) fn integer(
+    pub fn integer(
         &mut self,
         key: &'a str,
         range: RangeInclusive<i64>,
@@ -141,20 +147,20 @@ impl<'a> BodyFields<'a> {
             }
             _ => None,
         };
-        let number = number.ok_or_else(|| wrong(key, value, "it is not a whole number"))?;
+        let number = number.ok_or_else(|| invalid_field(key, value, "it is not a whole number"))?;
         if number < *range.start() {
             let reason = format!("{number} is less than the minimum of {}", range.start());
-            return Err(wrong(key, value, reason));
+            return Err(invalid_field(key, value, reason));
         }
         if number > *range.end() {
             let reason = format!("{number} is greater than the maximum of {}", range.end());
-            return Err(wrong(key, value, reason));
+            return Err(invalid_field(key, value, reason));
         }
         Ok(Some(number))
     }
 
     /// A boolean, in any of the forms that Nova accepts.
-    pub(crate) fn boolean(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
+    pub fn boolean(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
@@ -163,12 +169,12 @@ impl<'a> BodyFields<'a> {
             Value::String(text) => boolean(text),
             _ => None,
         };
-        let flag = flag.ok_or_else(|| wrong(key, value, "it is neither true nor false"))?;
+        let flag = flag.ok_or_else(|| invalid_field(key, value, "it is neither true nor false"))?;
         Ok(Some(flag))
     }
 
     /// A boolean, or an empty text for false.
-    pub(crate) fn boolean_or_empty(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
+    pub fn boolean_or_empty(&mut self, key: &'static str) -> Result<Option<bool>, Fault> {
         match self.object.get(key) {
             Some(Value::String(text)) if text.is_empty() => {
                 self.known.push(key);
@@ -183,7 +189,7 @@ impl<'a> BodyFields<'a> {
     }
 
     /// Refuses fields that were not taken.
-    pub(crate) fn end(self) -> Result<(), Fault> {
+    pub fn end(self) -> Result<(), Fault> {
         let unknown = |key: &&String| !self.known.contains(&key.as_str());
         match self.object.keys().find(unknown) {
             None => Ok(()),
@@ -196,19 +202,19 @@ impl<'a> BodyFields<'a> {
 }
 
 /// Checks the length of a text.
-pub(crate) fn text<'a>(
+pub fn text<'a>(
     key: &str,
     value: &'a Value,
     length: RangeInclusive<usize>,
 ) -> Result<&'a str, Fault> {
     let text = value.as_str();
-    let text = text.ok_or_else(|| wrong(key, value, "it is not of type 'string'"))?;
+    let text = text.ok_or_else(|| invalid_field(key, value, "it is not of type 'string'"))?;
     let count = text.chars().count();
     if count < *length.start() {
-        return Err(wrong(key, value, "it is too short"));
+        return Err(invalid_field(key, value, "it is too short"));
     }
     if count > *length.end() {
-        return Err(wrong(key, value, "it is too long"));
+        return Err(invalid_field(key, value, "it is too long"));
     }
     Ok(text)
 }
@@ -225,7 +231,7 @@ fn is_printable(text: &str) -> bool {
 }
 
 /// Nova's texts for true and false.
-pub(crate) fn boolean(text: &str) -> Option<bool> {
+pub fn boolean(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {
         "1" | "t" | "true" | "on" | "y" | "yes" => Some(true),
         "0" | "f" | "false" | "off" | "n" | "no" => Some(false),
@@ -237,7 +243,7 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
 const SECRETS: [&str; 4] = ["adminPass", "admin_pass", "personality", "user_data"];
 
 /// A 400 that names the field, the given value and the reason.
-pub(crate) fn wrong(key: &str, value: &Value, reason: impl Display) -> Fault {
+pub fn invalid_field(key: &str, value: &Value, reason: impl Display) -> Fault {
     let key = bounded(key);
     if SECRETS.contains(&key.as_str()) {
         return Fault::bad_request(format!("Invalid input for field/attribute {key}. {reason}"));
@@ -267,6 +273,6 @@ fn without_secrets(value: &Value) -> Value {
 }
 
 /// A user-supplied text; long ones keep only their beginning and end.
-pub(crate) fn bounded(text: &str) -> String {
+pub fn bounded(text: &str) -> String {
     berth_wire::bounded(text, REPEATED).into_owned()
 }

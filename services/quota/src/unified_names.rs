@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::limits::QuotaResource;
+use crate::limits::QuotaResource;
 
 /// The names of quotas without effect: files cannot be injected, so their limit is 0.
 pub const UNIFIED_FILE_LIMITS: [&str; 3] = [

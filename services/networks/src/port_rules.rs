@@ -1,38 +1,10 @@
-//! Which ports a guest may have, and what is left of a port's profile without its host. Pure.
+//! [`PortRefusal`]: which ports a guest may have. Pure.
 
 use berth_client::network::port_of_project;
-use berth_model::PciAddress;
 use berth_wire::conductor::{FunctionVnicType, RequestedNetwork};
-use berth_wire::guest::{ActionId, NetworkFunctionBody};
-use berth_wire::network_info::{Extras, VifBody, asks_for_trust};
+use berth_wire::network_info::asks_for_trust;
 use berth_wire::neutron::PortRecord;
-use serde_json::Value;
 use uuid::Uuid;
-
-/// The description of a port that a boot creates. With the device, which is the guest, it names the port before its UUID
-/// is known.
-pub(crate) fn mark(attempt: u32, index: usize) -> String {
-    format!("{}{index}", mark_of_attempt(attempt))
-}
-
-/// The description of a port that an action creates for a guest of this attempt.
-#[must_use]
-pub(crate) fn mark_of_action(attempt: u32, id: &ActionId) -> String {
-    format!("{}{id}", mark_of_attempt(attempt))
-}
-
-/// The beginning of the marks of an attempt.
-pub(crate) fn mark_of_attempt(attempt: u32) -> String {
-    format!("{MARK}{attempt}, interface ")
-}
-
-/// The beginning of all marks.
-const MARK: &str = "Created by Berth, attempt ";
-
-/// Whether this service created the port for a guest.
-pub(crate) fn is_marked(port: &PortRecord) -> bool {
-    port.description.starts_with(MARK)
-}
 
 /// Why a guest may not have a port or network, on any host. The sentences are Nova's where it has such.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -110,6 +82,7 @@ pub enum PortRefusal {
 
 /// The `binding:vnic_type` of a port on a virtual switch.
 const NORMAL: &str = "normal";
+
 fn vnic_type(port: &PortRecord) -> &str {
     port.vnic_type.as_deref().unwrap_or(NORMAL)
 }
@@ -127,14 +100,16 @@ pub fn is_trusted(port: &PortRecord) -> bool {
 }
 
 /// Whether the port's QoS policy guarantees a bandwidth or packet rate.
-pub(crate) fn needs_resources(port: &PortRecord) -> bool {
+#[must_use]
+pub fn needs_resources(port: &PortRecord) -> bool {
     let request = port.resource_request.as_ref();
     request.is_some_and(|request| !request.is_empty())
 }
 
-/// Checks that a port still is what the request was checked for: of a kind with its physical network and trust, or `normal`,
-/// and with the resources that were claimed for it.
-pub(crate) fn check_kind(port: &PortRecord, wanted: &RequestedNetwork) -> Result<(), PortRefusal> {
+/// Checks that a port still is what the request was checked for.
+///
+/// Errors: its kind is another, its function must be trusted now, or it needs other resources than were claimed.
+pub fn check_kind(port: &PortRecord, wanted: &RequestedNetwork) -> Result<(), PortRefusal> {
     let requested = match wanted.physical_network {
         Some(_) => wanted.vnic_type.as_str(),
         None => NORMAL,
@@ -156,54 +131,9 @@ pub(crate) fn check_kind(port: &PortRecord, wanted: &RequestedNetwork) -> Result
     }
 }
 
-/// Whether what a host reports is a function for this port. The profile of the port gets its texts.
-pub(crate) fn is_function_for(vif: &VifBody, function: &NetworkFunctionBody) -> bool {
-    let network = vif.network.meta.get("physical_network");
-    let is_hex = |text: &str, length| {
-        text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-    };
-    let ids = function.pci_vendor_info.split_once(':');
-    let is_mac = |mac: &String| {
-        let mut bytes = mac.split(':');
-        bytes.clone().count() == 6 && bytes.all(|byte| is_hex(byte, 2))
-    };
-    let is_of_kind = match FunctionVnicType::of(&vif.vnic_type) {
-        Some(FunctionVnicType::Direct | FunctionVnicType::Macvtap) => function.vf_num.is_some(),
-        Some(FunctionVnicType::DirectPhysical) => function.vf_num.is_none(),
-        None => false,
-    };
-    is_of_kind
-        && network.and_then(Value::as_str) == Some(&function.physical_network)
-        && function.pci_slot.parse::<PciAddress>().is_ok()
-        && ids.is_some_and(|(vendor, product)| is_hex(vendor, 4) && is_hex(product, 4))
-        && function.pf_mac_address.iter().all(is_mac)
-}
-
-/// The profile of a port that is bound to a function: what its owner wrote, and the function. Neutron gives the address of a
-/// whole card to the port.
-pub(crate) fn profile_of_function(vif: &VifBody, function: &NetworkFunctionBody) -> Extras {
-    let mut profile = without_host(vif.profile.clone().unwrap_or_default());
-    let slot = [
-        ("pci_slot", &function.pci_slot),
-        ("pci_vendor_info", &function.pci_vendor_info),
-        ("physical_network", &function.physical_network),
-    ];
-    let physical = function.pf_mac_address.iter();
-    let key = match function.vf_num {
-        Some(_) => "pf_mac_address",
-        None => "device_mac_address",
-    };
-    let texts = slot.into_iter().chain(physical.map(|mac| (key, mac)));
-    profile.extend(texts.map(|(key, value)| (key.to_owned(), value.as_str().into())));
-    profile.extend(
-        function
-            .vf_num
-            .map(|number| ("vf_num".to_owned(), number.into())),
-    );
-    profile
-}
-
 /// The port if the guest may have it.
+///
+/// Errors: there is no such port, another project or server has it, or no host can have such a port.
 pub fn check_port<'a>(
     id: Uuid,
     port: Option<&'a PortRecord>,
@@ -238,36 +168,6 @@ pub fn check_port<'a>(
     Ok(port)
 }
 
-/// Keys of a profile that describe the host's device.
-const OF_HOST: [&str; 9] = [
-    "allocation",
-    "arq_uuid",
-    "card_serial_number",
-    "device_mac_address",
-    "pci_slot",
-    "pci_vendor_info",
-    "pf_mac_address",
-    "physical_network",
-    "vf_num",
-];
-
-/// The profile of a port with the providers of its resources on a host.
-pub(crate) fn profile_of_allocation(port: &PortRecord, allocation: Value) -> Extras {
-    let mut profile = profile_without_host(port);
-    profile.insert("allocation".to_owned(), allocation);
-    profile
-}
-
-/// The profile of a port that is on no host. What its owner wrote stays.
-pub(crate) fn profile_without_host(port: &PortRecord) -> Extras {
-    without_host(port.profile.clone().unwrap_or_default())
-}
-
-fn without_host(mut profile: Extras) -> Extras {
-    profile.retain(|key, _| !OF_HOST.contains(&key.as_str()));
-    profile
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,26 +180,6 @@ mod tests {
             r#"{{"id": "{PORT}", "network_id": "{PORT}", "mac_address": "fa:16:3e:00:00:01", "tenant_id": "p"{more}}}"#
         );
         berth_wire::decode(text.as_bytes()).unwrap()
-    }
-
-    /// A direct port on the physical network `storage`, not bound yet.
-    fn direct_vif(more: &str) -> VifBody {
-        let text = format!(
-            r#"{{"id": "{PORT}", "address": "fa:16:3e:00:00:01", "type": "unbound", "vnic_type": "direct",
-                "network": {{"id": "{PORT}", "meta": {{"physical_network": "storage"}}}}{more}}}"#
-        );
-        berth_wire::decode(text.as_bytes()).unwrap()
-    }
-
-    fn function_of(vif: &VifBody) -> NetworkFunctionBody {
-        NetworkFunctionBody {
-            port: vif.id,
-            pci_slot: "0000:05:10.2".to_owned(),
-            pci_vendor_info: "8086:154c".to_owned(),
-            physical_network: "storage".to_owned(),
-            pf_mac_address: None,
-            vf_num: Some(1),
-        }
     }
 
     fn refused(port: Option<&PortRecord>) -> String {
@@ -395,82 +275,5 @@ mod tests {
             assert_eq!(refused, PortRefusal::ResourcesChanged(one.id));
         }
         assert!(needs_resources(&some) && !needs_resources(&none));
-    }
-
-    #[test]
-    fn a_bound_profile_has_the_providers_until_the_port_leaves_the_host() {
-        let mut port = port(r#", "binding:profile": {"capabilities": [], "allocation": "old"}"#);
-        let bound = profile_of_allocation(&port, "new".into());
-        assert_eq!(
-            serde_json::to_value(&bound).unwrap(),
-            serde_json::json!({"capabilities": [], "allocation": "new"})
-        );
-        port.profile = Some(bound);
-        let free = profile_without_host(&port);
-        assert_eq!(free.into_keys().collect::<Vec<_>>(), ["capabilities"]);
-    }
-
-    #[test]
-    fn a_function_is_for_a_direct_port_of_its_physical_network_and_has_valid_texts() {
-        let vif = direct_vif("");
-        let function = NetworkFunctionBody {
-            pf_mac_address: Some("52:54:00:00:00:05".to_owned()),
-            ..function_of(&vif)
-        };
-        assert!(is_function_for(&vif, &function));
-        let normal = VifBody {
-            vnic_type: NORMAL.to_owned(),
-            ..vif.clone()
-        };
-        assert!(!is_function_for(&normal, &function));
-        let whole = VifBody {
-            vnic_type: "direct-physical".to_owned(),
-            ..vif.clone()
-        };
-        assert!(!is_function_for(&whole, &function));
-        let card = NetworkFunctionBody {
-            vf_num: None,
-            ..function.clone()
-        };
-        assert!(is_function_for(&whole, &card) && !is_function_for(&vif, &card));
-        let profile = profile_of_function(&whole, &card);
-        assert_eq!(profile["device_mac_address"], "52:54:00:00:00:05");
-        assert!(!profile.contains_key("vf_num") && !profile.contains_key("pf_mac_address"));
-        let changes: [fn(&mut NetworkFunctionBody); 5] = [
-            |function| function.pci_slot = "eth0".to_owned(),
-            |function| function.pci_vendor_info = "8086".to_owned(),
-            |function| function.physical_network = "other".to_owned(),
-            |function| function.pf_mac_address = Some("52:54".to_owned()),
-            |function| function.pf_mac_address = Some("+2:54:00:00:00:05".to_owned()),
-        ];
-        for change in changes {
-            let mut wrong = function.clone();
-            change(&mut wrong);
-            assert!(!is_function_for(&vif, &wrong), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn the_profile_of_a_function_replaces_that_of_an_earlier_one_and_keeps_what_its_owner_wrote() {
-        let earlier =
-            r#"{"capabilities": [], "pci_slot": "0000:01:00.0", "card_serial_number": "7"}"#;
-        let vif = direct_vif(&format!(r#", "profile": {earlier}"#));
-        let profile = profile_of_function(&vif, &function_of(&vif));
-        let profile = serde_json::to_value(profile).unwrap();
-        let expected = serde_json::json!({
-            "capabilities": [],
-            "pci_slot": "0000:05:10.2",
-            "pci_vendor_info": "8086:154c",
-            "physical_network": "storage",
-            "vf_num": 1,
-        });
-        assert_eq!(profile, expected);
-    }
-
-    #[test]
-    fn a_profile_without_a_host_keeps_what_its_owner_wrote() {
-        let port = port(r#", "binding:profile": {"trusted": "true", "pci_slot": "0000:05:00.1"}"#);
-        let keys: Vec<String> = profile_without_host(&port).into_keys().collect();
-        assert_eq!(keys, ["trusted"]);
     }
 }

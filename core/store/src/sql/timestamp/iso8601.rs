@@ -1,13 +1,11 @@
-//! Parses timestamps in queries: ISO 8601, in any time zone; pure.
+//! Timestamps as clients write them: ISO 8601, in any time zone. Pure.
 
-use berth_store::SqlTimestamp;
+use super::SqlTimestamp;
 
 /// Microseconds of a minute.
 const MINUTE: i64 = 60_000_000;
 
-/// Parses a date, or a date and a time with optional seconds, fraction and zone (`Z`, `+02`, `+0200`, `+02:00`; default
-/// UTC). In a query, an unencoded `+` has become a blank.
-pub(crate) fn moment_of(text: &str) -> Option<SqlTimestamp> {
+pub(super) fn parse(text: &str) -> Option<SqlTimestamp> {
     let (day, rest) = split_day(text)?;
     if rest.is_empty() {
         return format!("{day} 00:00:00").parse().ok();
@@ -101,7 +99,7 @@ mod tests {
             ("2026-11-23T07", "2026-11-23 07:00:00"),
             ("2026-11-23T07:56:44,5Z", "2026-11-23 07:56:44.5"),
         ] {
-            assert_eq!(moment_of(text), utc.parse().ok(), "{text}");
+            assert_eq!(parse(text), utc.parse().ok(), "{text}");
         }
     }
 
@@ -124,7 +122,7 @@ mod tests {
             "0001-01-01T00:00:00+02:00",
             "2026-11-2ä",
         ] {
-            assert_eq!(moment_of(text), None, "{text}");
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 }

@@ -23,8 +23,16 @@ unix_sock_rw_perms = "0700"
 auth_unix_ro = "none"
 auth_unix_rw = "none"
 CONF
-    # Several such daemons each give their guests VNC ports of their own: one does not know what another is about to use.
-    local ports=$((5900 + $(printf '%s' "$DIR" | cksum | cut -d' ' -f1) % 268 * 100))
+    # Several such daemons each give their guests VNC ports of their own: one does not know what another is about to use. The
+    # daemon keeps the lock (9) of its range, which its guests do not have.
+    local range=$(($(printf '%s' "$DIR" | cksum | cut -d' ' -f1) % 268)) ports
+    mkdir -p /run/lock
+    for _ in $(seq 268); do
+        exec 9>"/run/lock/berth-libvirtd-ports-$range"
+        flock --nonblock 9 && break
+        range=$(((range + 1) % 268))
+    done
+    ports=$((5900 + range * 100))
     # Neither cgroups, AppArmor nor a log daemon may be assumed.
     cat >"$DIR/etc/qemu.conf" <<CONF
 remote_display_port_min = $ports

@@ -2,7 +2,7 @@
 //! (`tests/fuzz`), guided by coverage. Also a thousand connections that send nothing. `make soak` does more of the
 //! former two.
 //!
-//!   BERTH_SCHEMATHESIS_EXAMPLES=8   the number of generated requests per operation and run, in addition to the fixed ones
+//!   BERTH_SCHEMATHESIS_EXAMPLES=4   the number of generated requests per operation and run, in addition to the fixed ones
 //!   BERTH_SCHEMATHESIS_RUNS=1       the number of runs by the document, one after another with one service
 //!   BERTH_FUZZER=FILE               the fuzzer's binary; built if this is not set
 //!   BERTH_FUZZ_SEED=1               the fuzzer's seed
@@ -103,7 +103,7 @@ fn schemathesis(service: &GabbiService, seed: u64, sought: &SearchedDefect) -> u
         headers: &headers,
         checks: sought.checks,
         phases: sought.phases,
-        examples: number("BERTH_SCHEMATHESIS_EXAMPLES", 8),
+        examples: number("BERTH_SCHEMATHESIS_EXAMPLES", 4),
         seed,
         hooks: ("bad_input", "conformance"),
         environment: &[],

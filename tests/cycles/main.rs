@@ -5,7 +5,7 @@
 //! A cycle is one guest from its request to its end. A round ([`round`]) has up to eight of them at once. [`host`] is
 //! the environment, [`leftovers`] the comparison, and [`report`] the table for `make soak`.
 //!
-//! `BERTH_CYCLES` is the number of cycles (6), `BERTH_CYCLES_SEED` their seed (1). `BERTH_CYCLES_KILLS=0` turns the
+//! `BERTH_CYCLES` is the number of cycles (4), `BERTH_CYCLES_SEED` their seed (1). `BERTH_CYCLES_KILLS=0` turns the
 //! kills off: one process then does all cycles, and its memory is checked. `BERTH_CYCLES_REPORT` is a file for the
 //! table.
 
@@ -32,7 +32,7 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn guests_are_created_and_deleted_through_kills_and_leave_nothing() {
-    let cycles = number("BERTH_CYCLES").unwrap_or(6);
+    let cycles = number("BERTH_CYCLES").unwrap_or(4);
     let seed = number("BERTH_CYCLES_SEED").unwrap_or(1);
     let kills = number("BERTH_CYCLES_KILLS") != Some(0);
     let rng = JitterRng::seeded(seed);

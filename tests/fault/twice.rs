@@ -16,7 +16,7 @@ use crate::scenarios::FaultScenario;
 use crate::sweep::{CleanRun, on_all_processors};
 
 /// One case of so many is run twice.
-const EVERY: usize = 40;
+const EVERY: usize = 60;
 
 /// Where two runs part; none: they are one and the same.
 fn parting(one: &Case, other: &Case) -> Option<String> {

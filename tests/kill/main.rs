@@ -5,7 +5,7 @@
 //! Also SIGKILLs of `berth placement serve` under load (`service`), and of `berth up`, or of a controller and its
 //! agents, while servers are created and deleted (`boots`).
 //!
-//! `BERTH_KILLS` is the number of seeds (32), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the
+//! `BERTH_KILLS` is the number of seeds (20), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the
 //! table.
 
 mod boots;
@@ -71,7 +71,7 @@ fn on_stands<T: Send>(
 fn a_start_killed_anywhere_leaves_every_unit_on_its_provider() {
     let from = number("BERTH_KILL_SEED_FROM").or_else(|| number("BERTH_SEED_FROM"));
     let first = from.unwrap_or(1);
-    let seeds = number("BERTH_KILLS").unwrap_or(32);
+    let seeds = number("BERTH_KILLS").unwrap_or(20);
     let mut stands: Vec<Stand> = (0..THREADS).map(|_| Stand::new()).collect();
     let prepared = on_stands(&mut stands, KillScenario::ALL.len(), |stand, scenario| {
         stand.prepare(KillScenario::ALL[scenario])

@@ -1,7 +1,7 @@
 //! Generated requests to the compute and the Identity API behind the one listener of `berth up`: schemathesis generates
 //! them from the OpenAPI documents. `make soak` sends more of them.
 //!
-//!   BERTH_CLOUD_EXAMPLES=2          the number of generated requests per operation, in addition to the fixed ones
+//!   BERTH_CLOUD_EXAMPLES=3          the number of generated requests per operation, in addition to the fixed ones
 //!   BERTH_CLOUD_SEED=1              their seed
 //!   BERTH_BAD_INPUT_REPORT=FILE     a line for each run: what, requests, KiB resident before and after, violations
 
@@ -147,7 +147,7 @@ fn answers_as_documented(number: usize, document: &str, path: &str, version: Opt
             None if path == "compute" => "fuzzing",
             _ => "coverage,fuzzing",
         },
-        examples: set("BERTH_CLOUD_EXAMPLES", 2),
+        examples: set("BERTH_CLOUD_EXAMPLES", 3),
         seed: set("BERTH_CLOUD_SEED", 1),
         hooks: ("cloud_input", "program"),
         environment: &[

@@ -5,8 +5,10 @@
 mod client;
 mod cloud;
 mod conductor;
+mod direct_ports;
 mod guest;
 mod ownership;
+mod port_stage;
 mod refusals;
 mod resources;
 mod servers;

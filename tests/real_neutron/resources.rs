@@ -16,7 +16,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::real_neutron::cloud::NetworkCloud;
-use crate::real_neutron::conductor::PortStage;
+use crate::real_neutron::port_stage::PortStage;
 use crate::real_neutron::servers::ComputeStage;
 
 /// A policy of the tenant that guarantees 6000 kbit/s and 40 kilopackets per second.

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::real_neutron::cloud::NetworkCloud;
-use crate::real_neutron::conductor::PortStage;
+use crate::real_neutron::port_stage::PortStage;
 
 const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
 

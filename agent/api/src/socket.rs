@@ -7,9 +7,13 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
 use berth_files::{OwnerLock, OwnerLockError, own_folder};
-use tokio::net::{UnixListener, UnixStream};
+use nix::sys::stat::{Mode, fchmod};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use crate::error::AdminError;
+
+/// Clients that wait to be accepted: the default of tokio's listeners.
+const BACKLOG: u32 = 1024;
 
 /// The lock of a running agent: a file next to its socket. The kernel releases the lock when the process ends, however
 /// it ends; the file stays.
@@ -61,7 +65,7 @@ pub(super) async fn bind(path: &Path, group: Option<u32>) -> Result<UnixListener
             std::fs::remove_file(path).map_err(failed)?;
         }
     }
-    let listener = UnixListener::bind(path).map_err(failed)?;
+    let listener = listen(path).map_err(failed)?;
     // Each connection is checked as well, so a group that cannot be set is not an error.
     if let Some(group) = group
         && let Err(error) = std::os::unix::fs::chown(path, None, Some(group))
@@ -70,6 +74,15 @@ pub(super) async fn bind(path: &Path, group: Option<u32>) -> Result<UnixListener
     }
     std::fs::set_permissions(path, Permissions::from_mode(0o660)).map_err(failed)?;
     Ok(listener)
+}
+
+/// Binds a new socket. Its file gets at most the mode that the socket has before: others never have access, whatever the
+/// umask.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let socket = UnixSocket::new_stream()?;
+    fchmod(&socket, Mode::from_bits_truncate(0o660))?;
+    socket.bind(path)?;
+    socket.listen(BACKLOG)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::future::Future;
+use std::process::Command;
 use std::time::Duration;
 
 use berth_tests::berth::BerthHome;
-use berth_tests::peer::Libvirtd;
+use berth_tests::peer::{Libvirtd, checkout};
 use berth_tests::port::free_port;
 use futures_util::{SinkExt as _, StreamExt as _};
 use sha2::{Digest as _, Sha256};
@@ -112,6 +113,26 @@ fn url(operator: &mut Operator, kind: &str, server: &str) -> String {
     shown["url"].as_str().expect("a URL").to_owned()
 }
 
+/// Opens the page in Chromium, if `BERTH_BROWSER_PYTHON` names a Python with selenium. `BERTH_SCREENSHOT` names the picture's
+/// file. The packages are not among the peers, because they are as large as all of these.
+fn browse(page: &str) {
+    let Some(python) = std::env::var_os("BERTH_BROWSER_PYTHON") else {
+        return;
+    };
+    let screenshot = std::env::var_os("BERTH_SCREENSHOT").unwrap_or_else(|| "/dev/null".into());
+    let mut command = Command::new(python);
+    command
+        .arg(checkout().join("tests/program/console_page.py"))
+        .arg(page)
+        .arg(screenshot)
+        .env_remove("PYTHONPATH");
+    let ended = command.output().expect("it starts");
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "{errors}");
+    let title = String::from_utf8_lossy(&ended.stdout);
+    assert!(title.starts_with("Connected to QEMU"), "{title}");
+}
+
 #[test]
 fn openstacks_client_gets_urls_that_open_the_screen_and_the_serial_port_of_one_guest() {
     let libvirtd = Libvirtd::start().expect("libvirtd starts");
@@ -144,7 +165,9 @@ fn openstacks_client_gets_urls_that_open_the_screen_and_the_serial_port_of_one_g
         let made = operator.json(&create);
         assert_eq!(made["status"], "ACTIVE", "{made}\n{}", up.stderr());
     }
-    let screen = websocket(&url(&mut operator, "novnc", "one"));
+    let page = url(&mut operator, "novnc", "one");
+    browse(&page);
+    let screen = websocket(&page);
     let serial = url(&mut operator, "serial", "one");
     let of_other = url(&mut operator, "serial", "other");
     within(async {

@@ -4,9 +4,9 @@
 
 mod agent;
 mod boot;
+mod guest_demand;
 mod holdings;
 mod link_groups;
-mod needs;
 mod offline;
 mod reshape;
 mod same_tree;

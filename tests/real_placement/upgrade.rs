@@ -11,7 +11,7 @@ use berth_virt::{
 };
 use uuid::Uuid;
 
-use crate::real_placement::needs::Needs;
+use crate::real_placement::guest_demand::GuestDemand;
 
 /// What the new version models differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Upgrade {
     pub(crate) fn machine(self, guests: u32, version: Version) -> Machine {
         let old = version == Version::Old;
         let guests: Vec<MachineGuest> = (0..guests).map(|n| self.guest(n, version)).collect();
-        let needs = Needs::of(&guests);
+        let demand = GuestDemand::of(&guests);
         let node = MachineNode {
             name: self.node(),
             uuid: None,
@@ -82,10 +82,10 @@ impl Upgrade {
                     PcpuModel::Pcpu,
                 ),
             },
-            cpus: self.cpus(&needs),
-            memory_mib: needs.memory_mib(),
+            cpus: self.cpus(&demand),
+            memory_mib: demand.memory_mib(),
             disk: NodeDisk::Shared,
-            cells: pick(self == Upgrade::NumaCells, needs.cells(), Vec::new()),
+            cells: pick(self == Upgrade::NumaCells, demand.cells(), Vec::new()),
             gpus: pick(self == Upgrade::VgpuPerGpu, gpus(guests.len()), Vec::new()),
             nics: pick(self == Upgrade::NumaCells, nics(), Vec::new()),
             customs: pick(
@@ -119,15 +119,15 @@ impl Upgrade {
         Uuid::from_u128(1 << 65 | (self as u128) << 32 | u128::from(n)).into()
     }
 
-    fn cpus(self, needs: &Needs) -> NodeCpus {
+    fn cpus(self, demand: &GuestDemand) -> NodeCpus {
         let set = |from: u32| {
-            let text = format!("{from}-{}", from + needs.vcpus - 1);
+            let text = format!("{from}-{}", from + demand.vcpus - 1);
             (self == Upgrade::Pcpu).then(|| text.parse().expect("a CPU set"))
         };
         NodeCpus {
-            online: CpuSet::first(2 * needs.vcpus),
+            online: CpuSet::first(2 * demand.vcpus),
             shared: set(0),
-            dedicated: set(needs.vcpus),
+            dedicated: set(demand.vcpus),
         }
     }
 

@@ -93,8 +93,8 @@ pub struct GuestCloud {
     /// The first host, beneath its agent.
     pub hardware: Arc<Hardware>,
     pub nodes: Arc<[Arc<ComputeNode>]>,
-    /// The crossings of agents and conductor.
-    pub crossings: CloudEffects,
+    /// The effects of agents and conductor.
+    pub effects: CloudEffects,
     conductor_db: Arc<berth_conductor::journal::SqlBootJournal>,
     conductor: Present<Controller>,
     api: Option<api::CloudComputeApi>,

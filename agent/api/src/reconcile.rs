@@ -26,7 +26,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/reconcile",
-        "As GET; also repairs the differences that can be repaired. Unfinished operations of guests then continue.",
+        "Repairs the differences that can be repaired, and reports as GET does. Unfinished operations of guests then continue.",
     ),
 ];
 

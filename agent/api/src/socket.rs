@@ -12,7 +12,7 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
 use crate::error::AdminError;
 
-/// Clients that wait to be accepted: the default of tokio's listeners.
+/// The limit of connections that are not accepted yet: tokio's default.
 const BACKLOG: u32 = 1024;
 
 /// The lock of a running agent: a file next to its socket. The kernel releases the lock when the process ends, however
@@ -76,7 +76,7 @@ pub(super) async fn bind(path: &Path, group: Option<u32>) -> Result<UnixListener
     Ok(listener)
 }
 
-/// Binds a new socket. Its file gets at most the mode that the socket has before: others never have access, whatever the
+/// Binds a new socket. The kernel creates its file with the mode of the socket, so others never have access, whatever the
 /// umask.
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let socket = UnixSocket::new_stream()?;

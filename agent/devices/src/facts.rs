@@ -90,7 +90,7 @@ pub struct DeviceSnapshot {
     pub vanished: BTreeSet<String>,
     /// Released devices that are not clean.
     pub unclean: BTreeSet<String>,
-    /// Devices that a journaled instance uses, that are being reset or that are quarantined.
+    /// Devices that a guest in the journal uses, that are being reset or that are quarantined.
     pub withheld: BTreeSet<String>,
     pub missing: BTreeSet<ProviderUuid>,
 }

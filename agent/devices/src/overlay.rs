@@ -11,7 +11,7 @@ use berth_virt::{
 };
 
 /// Adds the conditions in the register to all devices of a view, and replaces GPUs by their partitions. Returns the partitions
-/// that no node of the host can offer. Also for tools that observe the host without an agent.
+/// that no node of the host can offer. Tools that observe the host without an agent use it, too.
 pub fn overlay_all(
     view: &mut HostView,
     register: &Register,

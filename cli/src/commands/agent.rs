@@ -10,7 +10,7 @@ use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
 use ask::talk;
-use serve::alone_on_this_host;
+use serve::run_agent;
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -88,7 +88,7 @@ pub fn run(
     let loaded = context.load()?;
     match &arguments.command {
         None => {
-            let run = alone_on_this_host(&loaded, &context.sources, &arguments.run);
+            let run = run_agent(&loaded, &context.sources, &arguments.run);
             context.serve(run)??;
         }
         Some(command) => {

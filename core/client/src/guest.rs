@@ -1,7 +1,7 @@
 //! Clients of the guest APIs: the agent's (guests of a host) and the conductor's (boot requests). Both identify
 //! themselves as `berth/1` and refuse with a code and a message.
 //!
-//! Callers: the conductor (to agents), `berth guest` (to both).
+//! Callers: the conductor and the compute API (agents), `berth guest` (both).
 
 mod agent;
 mod conductor;

@@ -1,5 +1,4 @@
-//! Fair permits: owners with waiting work get permits one after the other, so that an owner with much work does not delay
-//! the others.
+//! [`FairPermits`]: a semaphore whose permits go to its owners in turn. An owner with much work does not delay the others.
 //!
 //! ```text
 //! waiting: a1 a2 a3 a4 ... , then b1       granted: a1 b1 a2 a3 a4 ...
@@ -12,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::Key;
 
-/// Items of several owners: one of each owner in turn, those of one owner in the order of their arrival.
+/// A round-robin queue. Owners take turns, and the items of one owner keep their order.
 #[derive(Debug)]
 pub struct FairQueue<K, T> {
     /// The owners with items, the next one first.
@@ -38,7 +37,7 @@ impl<K: Key, T> FairQueue<K, T> {
         items.push_back(item);
     }
 
-    /// The next item. Its owner comes again after all other owners that have items now.
+    /// Removes the next item, and moves its owner behind all other owners with items.
     pub fn pop(&mut self) -> Option<T> {
         let owner = self.owners.pop_front()?;
         let items = self.items.get_mut(&owner)?;
@@ -57,7 +56,7 @@ struct PermitState<K: Key> {
     waiting: FairQueue<K, oneshot::Sender<FairPermit<K>>>,
 }
 
-/// A number of permits. Clones share them.
+/// A semaphore whose permits go to owners in turn. Clones share it.
 pub struct FairPermits<K: Key> {
     state: Arc<Mutex<PermitState<K>>>,
 }
@@ -69,15 +68,15 @@ impl<K: Key> Clone for FairPermits<K> {
     }
 }
 
-/// A permit, until it is dropped.
+/// A permit. Dropping it returns the permit.
 #[must_use = "the permit is given back when this is dropped"]
 pub struct FairPermit<K: Key> {
-    /// `None` if it was never handed out.
+    /// `None` if there is nothing to return on drop.
     permits: Option<FairPermits<K>>,
 }
 
 impl<K: Key> FairPermits<K> {
-    /// So many permits, at least one.
+    /// Creates `permits` permits, at least one.
     #[must_use]
     pub fn new(permits: usize) -> Self {
         let state = PermitState {
@@ -88,7 +87,7 @@ impl<K: Key> FairPermits<K> {
         Self { state }
     }
 
-    /// How many wait for a permit.
+    /// The number of callers that wait for a permit.
     #[must_use]
     pub fn waiting(&self) -> usize {
         let state = self.state();
@@ -96,7 +95,7 @@ impl<K: Key> FairPermits<K> {
         senders.filter(|sender| !sender.is_closed()).count()
     }
 
-    /// Waits for a permit in the turn of its owner. A caller that stops waiting loses no permit.
+    /// Waits for a permit in the turn of its owner. A cancelled call leaks no permit.
     pub async fn acquire(&self, owner: K) -> FairPermit<K> {
         let receiver = {
             let mut state = self.state();
@@ -111,7 +110,7 @@ impl<K: Key> FairPermits<K> {
         };
         match receiver {
             None => self.permit(),
-            // A sender is kept until it has sent.
+            // The queue drops a sender only after it has sent, so this default is never used.
             Some(receiver) => receiver.await.unwrap_or(FairPermit { permits: None }),
         }
     }
@@ -125,7 +124,7 @@ impl<K: Key> FairPermits<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a permit to the next one that still waits.
+    /// Hands a permit to the next waiting caller. Without one, the number of free permits rises.
     fn give_back(&self) {
         loop {
             let next = {
@@ -141,7 +140,7 @@ impl<K: Key> FairPermits<K> {
             };
             match next.send(self.permit()) {
                 Ok(()) => return,
-                // Nobody waits for it any longer.
+                // This caller was cancelled: try the next one.
                 Err(mut unsent) => unsent.permits = None,
             }
         }
@@ -218,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_stops_waiting_costs_no_permit() {
+    fn a_cancelled_acquire_leaks_no_permit() {
         let permits = FairPermits::new(1);
         let Poll::Ready(held) = poll(pin!(permits.acquire("a"))) else {
             panic!("there is a free permit");

@@ -2,7 +2,7 @@
 //!
 //! The keys in `external_ids` are those that Nova's os-vif sets, which `ovn-controller` and Neutron's agent read: `iface-id`
 //! (the port), `iface-status`, `attached-mac` and `vm-uuid`. `berth-node` is Berth's own: it marks the interfaces that Berth
-//! added, so that it removes no other.
+//! added, so that Berth removes only its own interfaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -228,7 +228,7 @@ fn entries(value: &Value) -> BTreeMap<String, String> {
     pairs.collect()
 }
 
-/// The UUIDs of a set of references. A set of one is its element alone.
+/// The UUIDs of a set of references. OVSDB encodes a set of one element as the element itself.
 fn uuids(value: &Value) -> BTreeSet<Uuid> {
     if let Some(one) = uuid_of(value) {
         return BTreeSet::from([one]);

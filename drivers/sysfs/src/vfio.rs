@@ -19,7 +19,7 @@ pub const VFIO_DRIVER: &str = "vfio-pci";
 /// The outcome of [`DeviceTree::bind_vfio`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VfioBound {
-    /// The function went over.
+    /// The function is now on `vfio-pci`.
     Bound,
     /// It was already bound.
     AlreadyBound,
@@ -43,7 +43,7 @@ pub enum VfioError {
         "the driver {driver} is not loaded (modprobe {driver}); PCI function {address} was not changed"
     )]
     DriverMissing { address: PciAddress, driver: String },
-    /// A name that no driver has.
+    /// The text is not a valid name of a driver.
     #[error("{driver:?} is not a driver's name")]
     DriverName { driver: String },
     /// The function does not exist.
@@ -118,7 +118,7 @@ impl DeviceTree {
             self.unbind(address).await?;
         }
         self.change("bus/pci/drivers_probe", address).await?;
-        self.be_on(address, Some(VFIO_DRIVER)).await?;
+        self.wait_for_driver(address, Some(VFIO_DRIVER)).await?;
         Ok(VfioBound::Bound)
     }
 
@@ -160,7 +160,7 @@ impl DeviceTree {
             self.change(&format!("bus/pci/drivers/{driver}/bind"), address)
                 .await?;
         }
-        self.be_on(address, former).await?;
+        self.wait_for_driver(address, former).await?;
         Ok(VfioReleased::Released)
     }
 
@@ -198,7 +198,7 @@ impl DeviceTree {
             return Ok(());
         }
         let name = format!("bus/pci/devices/{address}/driver_override");
-        // A line end alone takes the reservation back.
+        // An empty line clears `driver_override`.
         let content = format!("{}\n", driver.unwrap_or_default());
         self.write(&name, &content)
             .await
@@ -215,7 +215,7 @@ impl DeviceTree {
             }) => {}
             other => other?,
         }
-        self.be_on(address, None).await
+        self.wait_for_driver(address, None).await
     }
 
     pub(crate) async fn change(&self, name: &str, address: PciAddress) -> Result<(), VfioError> {
@@ -224,7 +224,11 @@ impl DeviceTree {
             .map_err(|source| VfioError::Write { address, source })
     }
 
-    async fn be_on(&self, address: PciAddress, wanted: Option<&str>) -> Result<(), VfioError> {
+    async fn wait_for_driver(
+        &self,
+        address: PciAddress,
+        wanted: Option<&str>,
+    ) -> Result<(), VfioError> {
         let link = self.sysfs().pci_device(address).join("driver");
         let arrived = self
             .until(|_| Ok((read::link_name(&link)?.as_deref() == wanted).then_some(())))

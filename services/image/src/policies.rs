@@ -12,12 +12,13 @@ pub(crate) const fn reader(name: &'static str) -> RuleDefault {
     RuleDefault { name, default }
 }
 
+/// For the download of image data.
 pub(crate) const fn member(name: &'static str) -> RuleDefault {
     let default = || with_services("member");
     RuleDefault { name, default }
 }
 
-/// Agents read images with the role `service` alone.
+/// An agent has only the role `service`, and reads images.
 fn with_services(role: &'static str) -> PolicyRule {
     let service = PolicyRule::role("service");
     PolicyRule::role(role)

@@ -93,9 +93,9 @@ async fn comes_twice(clock: i64) {
         fault: Fault::Twice,
         repetition: FaultRepetition::Once,
     };
-    cloud.crossings.arm(std::slice::from_ref(&point));
+    cloud.effects.arm(std::slice::from_ref(&point));
     boot(&cloud, 1, "two").await;
-    assert_eq!(cloud.crossings.struck(), [point]);
+    assert_eq!(cloud.effects.struck(), [point]);
     let found = audit_at_rest(&cloud.worlds(None).await);
     let left = |it: &&Violation| it.invariant == InvariantId::L3;
     assert_eq!(found.iter().filter(left).count(), 2, "{found:?}");

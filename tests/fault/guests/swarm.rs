@@ -103,7 +103,7 @@ async fn run(seed: u64) -> SeedRun {
     let faults: &'static [Fault] = &FAULTS;
     let (at_most, one_in) = (1 + seeded.below(8), 20 + seeded.below(100));
     let order = seeded.next_u64();
-    cloud.crossings.arm_seeded(order, faults, at_most, one_in);
+    cloud.effects.arm_seeded(order, faults, at_most, one_in);
     let stories: Vec<_> = (1..=count)
         .map(|n| SwarmStory::drawn(n, &cloud, &mut seeded))
         .collect();
@@ -112,9 +112,9 @@ async fn run(seed: u64) -> SeedRun {
         ends = run_to_end => (ends, Vec::new()),
         wrong = broken(&cloud) => (Vec::new(), wrong),
     };
-    let struck = cloud.crossings.struck();
+    let struck = cloud.effects.struck();
     if wrong.is_empty() {
-        cloud.crossings.heal();
+        cloud.effects.heal();
         cloud.hardware.meets(None);
         cloud.plug_in_again();
         wrong = cloud.rests(None).await;

@@ -73,10 +73,10 @@ pub(super) fn virtually<T>(future: impl Future<Output = T>) -> T {
 async fn clean(scenario: GuestScenario) -> CleanGuestRun {
     let cloud = scenario.cloud().await;
     scenario.scene(&cloud).await;
-    cloud.crossings.arm(&[]);
+    cloud.effects.arm(&[]);
     let outcome = scenario.run(&cloud).await;
-    let crossed = cloud.crossings.history();
-    cloud.crossings.heal();
+    let crossed = cloud.effects.history();
+    cloud.effects.heal();
     let wrong = cloud.rests(None).await;
     assert!(wrong.is_empty(), "{}: {wrong:#?}", scenario.as_str());
     assert_eq!(outcome, GuestOutcome::Done, "{}", scenario.as_str());
@@ -130,11 +130,11 @@ async fn failed(
     points: &[CloudFaultPoint],
 ) -> FailedRun {
     scenario.scene(cloud).await;
-    cloud.crossings.arm(points);
+    cloud.effects.arm(points);
     let outcome = scenario.run(cloud).await;
-    let struck = cloud.crossings.struck().len();
-    let recovery = cloud.crossings.recovery();
-    cloud.crossings.heal();
+    let struck = cloud.effects.struck().len();
+    let recovery = cloud.effects.recovery();
+    cloud.effects.heal();
     let expected = tree.filter(|_| outcome == GuestOutcome::Done);
     let mut wrong = cloud.rests(expected).await;
     let left = scenario.clear(cloud).await;

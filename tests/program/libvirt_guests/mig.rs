@@ -1,5 +1,5 @@
-//! MIG: the operator gives one part of a GPU another geometry, and the types classes of their own, while a guest uses another
-//! part. Inventory and allocations move in a reshape, through kills and a loss of power.
+//! A change of MIG geometry under a running guest. The operator gives one virtual function another geometry, and the other one
+//! another resource class. A reshape moves inventory and allocations, also through kills and a loss of power.
 
 use std::fs;
 use std::thread;
@@ -12,10 +12,10 @@ use super::card_host::CardHost;
 use super::vgpu::{CARD, FUNCTIONS};
 use crate::program::hypervisor::PATIENCE;
 
-/// A part of the GPU: its virtual function, the type that the list has for it, and a class instead of the type's.
-type Part<'a> = (&'a str, u32, Option<&'a str>);
+/// An entry of `device_spec`: a virtual function, its vGPU type, and a resource class that replaces the default one.
+type DeviceSpecEntry<'a> = (&'a str, u32, Option<&'a str>);
 
-fn list(parts: &[Part<'_>]) -> String {
+fn device_spec(parts: &[DeviceSpecEntry<'_>]) -> String {
     let entries = parts.iter().map(|(function, vgpu_type, class)| {
         let class = class.map(|class| format!(", resource_class = \"{class}\""));
         let class = class.unwrap_or_default();
@@ -26,14 +26,14 @@ fn list(parts: &[Part<'_>]) -> String {
 }
 
 impl CardHost {
-    /// What the operator's unit does at a boot of the host. The instances of the GPU allow the type 558.
+    /// Creates the virtual functions, as the operator's systemd unit does at boot. They allow the type 558.
     fn make_functions(&mut self) {
         fs::write(self.attribute(CARD, "sriov_numvfs"), "2\n").expect("an attribute");
         let is_there = |host: &Self| host.attribute(CARD, "virtfn1").exists();
         self.wait_until("the functions", is_there);
     }
 
-    /// What a virtual function is like once the operator has replaced its instance.
+    /// Sets the attributes that a virtual function has after its MIG instance was replaced.
     fn change_geometry(&self, function: &str, types: &str) {
         let heading = "ID    : vGPU Name";
         let creatable = self.attribute(function, "nvidia/creatable_vgpu_types");
@@ -54,7 +54,7 @@ impl CardHost {
         (uuid, inventories["inventories"].clone())
     }
 
-    /// The guest runs with the part and has its unit, under this class alone.
+    /// Asserts that the guest runs with the function and has its unit, and that the provider has only this class.
     #[track_caller]
     fn assert_has_part(&mut self, name: &str, function: &str, class: &str) {
         let guest = self.until_running(name);
@@ -69,11 +69,11 @@ impl CardHost {
 }
 
 #[test]
-fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_the_allocations_stay_true() {
+fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_its_allocations_stay_correct() {
     let libvirtd = Libvirtd::start_with_vgpu_card().expect("libvirtd starts");
     let [small, large] = ["CUSTOM_VGPU_TYPE_558", "CUSTOM_VGPU_TYPE_702"];
     let both = FUNCTIONS.map(|function| (function, 558, None));
-    let mut host = CardHost::start_with(libvirtd, &list(&both));
+    let mut host = CardHost::start_with(libvirtd, &device_spec(&both));
     host.up.kill();
     host.make_functions();
     host.home.set_env("BERTH__UPDATE_RESOURCES_INTERVAL", "1");
@@ -99,9 +99,9 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_the_allocatio
         false => (FUNCTIONS[1], FUNCTIONS[0]),
     };
     host.assert_has_part("one", used, small);
-    let life = host.virsh(&["domid", "one"]);
+    let domain_id = host.virsh(&["domid", "one"]);
 
-    // A part whose instance is gone goes to no guest.
+    // A function without its MIG instance is given to no guest.
     let geometry = "702   : NVIDIA A100-3-20C";
     host.change_geometry(idle, geometry);
     host.until(&["device", "list"], |all| {
@@ -113,7 +113,10 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_the_allocatio
 
     // The units of the guest get another class, and the other part another type.
     let renamed = "CUSTOM_MIG_1G";
-    host.reconfigure(&list(&[(used, 558, Some(renamed)), (idle, 702, None)]));
+    host.reconfigure(&device_spec(&[
+        (used, 558, Some(renamed)),
+        (idle, 702, None),
+    ]));
     for pause in [300, 600, 900, 1200].map(Duration::from_millis) {
         host.start_berth();
         thread::sleep(pause);
@@ -122,7 +125,11 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_the_allocatio
     host.start_berth();
     host.wait_until_healthy();
     host.assert_has_part("one", used, renamed);
-    assert_eq!(host.virsh(&["domid", "one"]), life, "it was left running");
+    assert_eq!(
+        host.virsh(&["domid", "one"]),
+        domain_id,
+        "the guest was not restarted"
+    );
     host.done(&["device", "release", idle]);
     host.wait_until("a unit that is not reserved", |host| {
         host.part_in_placement(idle).1[large]["reserved"] == 0

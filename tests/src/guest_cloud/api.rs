@@ -230,7 +230,7 @@ impl GuestCloud {
         let api = self.api.as_ref().expect("an API");
         let mut client = api.client.lock().unwrap_or_else(PoisonError::into_inner);
         let present = client.get_or_insert_with(|| {
-            let gate = self.crossings.life(CloudProcess::Client);
+            let gate = self.effects.gate_of(CloudProcess::Client);
             (gate.clone(), self.stage(&gate))
         });
         present.clone()

@@ -155,7 +155,7 @@ struct CloudEffectState {
     history: Vec<RecordedEffect>,
     points: Vec<CloudFaultPoint>,
     struck: Vec<CloudFaultPoint>,
-    /// How many crossings there were when the first fault struck.
+    /// How many effects there were when the first fault struck.
     struck_after: usize,
     drawn: Option<SeededFaults>,
 }
@@ -169,7 +169,7 @@ impl CloudEffectState {
     }
 }
 
-/// The crossings of all processes and all of their lives.
+/// The effects of all processes, in all of their runs.
 #[derive(Clone, Default)]
 pub struct CloudEffects(Arc<Mutex<CloudEffectState>>);
 
@@ -178,7 +178,7 @@ impl CloudEffects {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on crossings are counted, and struck at these points.
+    /// From now on effects are counted, and struck at these points.
     pub fn arm(&self, points: &[CloudFaultPoint]) {
         *self.state() = CloudEffectState {
             armed: true,
@@ -187,7 +187,7 @@ impl CloudEffects {
         };
     }
 
-    /// From now on crossings are counted, take their turns by this seed, and at most `faults` of them are struck.
+    /// From now on effects are counted, take their turns by this seed, and at most `faults` of them are struck.
     pub fn arm_seeded(&self, seed: u64, faults: &'static [Fault], at_most: usize, one_in: usize) {
         *self.state() = CloudEffectState {
             armed: true,
@@ -232,9 +232,9 @@ impl CloudEffects {
 
     /// The gate of a life of a process.
     #[must_use]
-    pub fn life(&self, process: CloudProcess) -> ProcessGate {
+    pub fn gate_of(&self, process: CloudProcess) -> ProcessGate {
         ProcessGate {
-            crossings: self.clone(),
+            effects: self.clone(),
             process,
             over: Arc::default(),
             is_cut: Arc::default(),
@@ -342,7 +342,7 @@ fn judge(
 /// The gate of one process run: once the run has ended, none of its effects passes.
 #[derive(Clone)]
 pub struct ProcessGate {
-    crossings: CloudEffects,
+    effects: CloudEffects,
     process: CloudProcess,
     over: Arc<AtomicBool>,
     is_cut: Arc<AtomicBool>,
@@ -392,10 +392,10 @@ impl ProcessGate {
 
 impl Gate for ProcessGate {
     fn before<'a>(&'a self, crossing: &'a Effect) -> GateFuture<'a> {
-        Box::pin(self.release(|| self.crossings.begins(self.process, crossing)))
+        Box::pin(self.release(|| self.effects.begins(self.process, crossing)))
     }
 
     fn after<'a>(&'a self, crossing: &'a Effect, _: &'a EffectOutcome) -> GateFuture<'a> {
-        Box::pin(self.release(|| self.crossings.ends(self.process, crossing)))
+        Box::pin(self.release(|| self.effects.ends(self.process, crossing)))
     }
 }

@@ -175,7 +175,7 @@ impl GuestCloud {
             keeps_members: Arc::default(),
             hardware: Arc::clone(&nodes[0].hardware),
             nodes: nodes.into(),
-            crossings: CloudEffects::default(),
+            effects: CloudEffects::default(),
             conductor_db: Arc::new(conductor_db.await.expect("memory")),
             conductor: Arc::default(),
             api: None,

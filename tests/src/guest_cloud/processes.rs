@@ -112,13 +112,13 @@ impl GuestCloud {
     /// Lets a process live, again and again, until the cloud is dropped.
     pub(super) fn begin(&self) {
         for service in &self.services {
-            self.begin_service(service);
+            self.spawn_service(service);
         }
         for node in self.nodes.iter() {
             let (cloud, node) = (self.clone(), Arc::clone(node));
             self.spawn(async move {
                 loop {
-                    let gate = cloud.crossings.life(node.process);
+                    let gate = cloud.effects.gate_of(node.process);
                     let stage = cloud.stage(&gate);
                     let end = End::default();
                     let living = cloud.agent_lives(&node, &stage, &gate, &end);
@@ -141,7 +141,7 @@ impl GuestCloud {
         let cloud = self.clone();
         self.spawn(async move {
             loop {
-                let gate = cloud.crossings.life(CloudProcess::Conductor);
+                let gate = cloud.effects.gate_of(CloudProcess::Conductor);
                 let stage = cloud.stage(&gate);
                 let end = End::default();
                 let conductor = cloud.a_conductor(&stage);

@@ -1,7 +1,8 @@
-//! Placement and the accelerator service, each a process over its database that can be killed and restarted.
+//! [`CloudService`]: a simulated process of Placement or of the accelerator service. It can be killed, keeps its database,
+//! and restarts.
 //!
-//! All other faults of a request are injected at its caller's effect. Here a service is down for a while, and all
-//! requests in it are lost.
+//! A killed service loses the requests that it was handling. Kills are the only fault of this module. All other faults of a
+//! request are injected in its caller ([`crate::fault`]).
 
 use std::sync::Arc;
 
@@ -17,9 +18,9 @@ use crate::fault::GatedHttp;
 
 pub(super) struct CloudService {
     process: CloudProcess,
-    /// What it does, as long as it lives.
+    /// The HTTP handler of the service.
     http: HttpService,
-    present: Present<HttpService>,
+    running: Present<HttpService>,
 }
 
 impl CloudService {
@@ -27,20 +28,20 @@ impl CloudService {
         Arc::new(Self {
             process,
             http,
-            present: Present::default(),
+            running: Present::default(),
         })
     }
 
-    /// The service over the network: while it is down, connections are refused.
-    pub(super) fn reached(&self) -> HttpService {
-        let present = Arc::clone(&self.present);
+    /// A client's connection to the service. While the service is down, connections are refused.
+    pub(super) fn transport(&self) -> HttpService {
+        let running = Arc::clone(&self.running);
         let peer = self.process.to_string();
         HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
-            let life = present.borrow().clone();
+            let process = running.borrow().clone();
             let peer = peer.clone();
             async move {
-                match life {
-                    Some(life) => life.process.send(request).await,
+                match process {
+                    Some(running) => running.process.send(request).await,
                     None => Err(TransportError::Refused { peer }),
                 }
             }
@@ -49,21 +50,21 @@ impl CloudService {
 }
 
 impl GuestCloud {
-    /// Lets a service live, again and again, until the cloud is dropped.
-    pub(super) fn begin_service(&self, service: &Arc<CloudService>) {
+    /// Runs the service, and restarts it after each kill, until the cloud is dropped.
+    pub(super) fn spawn_service(&self, service: &Arc<CloudService>) {
         let (cloud, service) = (self.clone(), Arc::clone(service));
         self.spawn(async move {
             loop {
-                let gate = cloud.crossings.life(service.process);
+                let gate = cloud.effects.gate_of(service.process);
                 let stage = cloud.stage(&gate);
                 let end = End::default();
                 let answers = GatedHttp::around(service.http.clone(), &stage);
-                let life = RunningProcess::new(gate, ending_with(answers, &end), end);
-                let life = Arc::new(life);
-                service.present.send_replace(Some(Arc::clone(&life)));
+                let running = RunningProcess::new(gate, ending_with(answers, &end), end);
+                let running = Arc::new(running);
+                service.running.send_replace(Some(Arc::clone(&running)));
                 stage.killed().await;
-                life.end();
-                service.present.send_replace(None);
+                running.end();
+                service.running.send_replace(None);
                 sleep(RESTART).await;
             }
         });

@@ -23,7 +23,7 @@ use crate::instances::guests_refusal;
 use crate::refusal::refusal;
 
 /// How long the end of a connection may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) async fn live_console<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
@@ -74,7 +74,7 @@ async fn carry(upgrade: OnUpgrade, console: ConsoleConnection) {
     };
     let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(upgraded));
     let (mut from_guest, mut to_guest) = tokio::io::split(console);
-    // A terminal has no end of its own, so the end of either direction ends both.
+    // A terminal never reports an end of file, so the end of either direction ends both.
     let ended = tokio::select! {
         ended = tokio::io::copy(&mut from_guest, &mut to_client) => ended,
         ended = tokio::io::copy(&mut from_client, &mut to_guest) => ended,
@@ -82,8 +82,8 @@ async fn carry(upgrade: OnUpgrade, console: ConsoleConnection) {
     if let Err(error) = ended {
         tracing::debug!(%error, "a console's connection broke");
     }
-    // Without a farewell over TLS, the client cannot tell an end from a broken connection.
-    let _ = timeout(FAREWELL, to_client.shutdown()).await;
+    // Without a `close_notify` of TLS, the client cannot tell an end from a broken connection.
+    let _ = timeout(SHUTDOWN_LIMIT, to_client.shutdown()).await;
 }
 
 fn is_upgrade(headers: &HeaderMap) -> bool {

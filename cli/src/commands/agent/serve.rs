@@ -12,7 +12,7 @@ use berth_output::Failure;
 use tokio_util::sync::CancellationToken;
 
 /// Runs the agent with the services that the configuration names, until a signal stops it.
-pub(super) async fn alone_on_this_host(
+pub(super) async fn run_agent(
     loaded: &LoadedConfig,
     sources: &Sources,
     arguments: &AgentRunArguments,

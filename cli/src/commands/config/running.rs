@@ -21,7 +21,7 @@ const LARGEST_ANSWER: usize = 4 << 20;
 /// Why the running configuration could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunningError {
-    /// The socket accepts no connection.
+    /// The agent does not answer: no connection, or no answer within the limit.
     #[error("the agent does not answer on {}", socket.display())]
     Away {
         socket: PathBuf,

@@ -85,7 +85,7 @@ pub struct FlavorBody {
     pub extra_specs: BTreeMap<String, String>,
 }
 
-/// An image that the agent downloads from the image service.
+/// An image: where its data are, and what it requires of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageBody {

@@ -4,7 +4,7 @@
 //! devices and networks. [`NumaAsk::take`] uses the first placement in Nova's order of host cells. [`NumaAsk::fit`]
 //! only asks whether a placement exists, which does not depend on the order. The search is complete on hosts of up to
 //! 16 cells and on larger hosts with many equal cells; it gives up after 65,536 failed states
-//! ([`NumaReason::TooManyWays`]). Nova changes the instance's cells while it searches, which can lead to wrong results;
+//! ([`NumaReason::SearchLimitReached`]). Nova changes the instance's cells while it searches, which can lead to wrong results;
 //! this search does not. Callers: `NUMATopologyFilter` and claims.
 
 mod cell;
@@ -118,7 +118,7 @@ impl<'a> NumaAsk<'a> {
     /// Whether a host can take the cells.
     pub fn fit(&self, offer: Offer<'_>) -> Result<(), NumaReason> {
         let mut search = CellSearch::new(self, offer, None)?;
-        search.run(SearchGoal::Any).map(|_| ())
+        search.run(SearchGoal::Exists).map(|_| ())
     }
 
     /// Whether these host cells together are near everything the instance needs.

@@ -18,15 +18,15 @@ use crate::microversions::{
     CERTIFICATES, CREATE_TAGS, NETWORK_TAGS, NETWORKS, NO_PERSONALITY, REQUESTED_HOST,
     SERVER_DESCRIPTION,
 };
-use crate::servers::{MOST_TAGS, check_metadata, check_tag};
+use crate::servers::{MAX_TAG_LENGTHS, check_metadata, check_tag};
 
 /// The maximum length of user data in base64 characters.
 const USER_DATA: usize = 65_535;
 
 /// The maximum number of networks of a server.
-const MOST_NETWORKS: usize = 64;
+const MAX_NETWORKS: usize = 64;
 /// The maximum length of an interface's tag in characters.
-const MOST_TAG: usize = 60;
+const MAX_TAG_LENGTH: usize = 60;
 
 /// The keys of scheduler hints.
 const HINTS: [&str; 2] = ["os:scheduler_hints", "OS-SCH-HNT:scheduler_hints"];
@@ -164,7 +164,7 @@ fn networks(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<NetworkWis
         Some(Value::String(word)) if since && word == "auto" => Ok(NetworkWish::Auto),
         Some(Value::String(word)) if since && word == "none" => Ok(NetworkWish::None),
         Some(Value::Array(all)) if all.is_empty() => Ok(NetworkWish::Unspecified),
-        Some(Value::Array(all)) if all.len() <= MOST_NETWORKS => {
+        Some(Value::Array(all)) if all.len() <= MAX_NETWORKS => {
             let all = all.iter().map(|one| requested_network(call, one));
             all.collect::<Result<_, _>>().map(NetworkWish::Named)
         }
@@ -182,7 +182,7 @@ fn requested_network(call: &ApiRequest, value: &Value) -> Result<RequestedNetwor
     let (uuid, port) = (fields.uuid_or_null("uuid")?, fields.uuid_or_null("port")?);
     let fixed_ip = fields.text("fixed_ip", 1..=64)?.map(str::to_owned);
     let tag = match call.version.has(NETWORK_TAGS) {
-        true => fields.text("tag", 1..=MOST_TAG)?.map(str::to_owned),
+        true => fields.text("tag", 1..=MAX_TAG_LENGTH)?.map(str::to_owned),
         false => None,
     };
     fields.end()?;
@@ -283,8 +283,8 @@ pub(in crate::handlers) fn tags_of(value: &Value) -> Result<BTreeSet<String>, Fa
         }
         tags.insert(text.to_owned());
     }
-    if tags.len() > MOST_TAGS {
-        let reason = format!("it has more than {MOST_TAGS} tags");
+    if tags.len() > MAX_TAG_LENGTHS {
+        let reason = format!("it has more than {MAX_TAG_LENGTHS} tags");
         return Err(invalid_field("tags", value, reason));
     }
     Ok(tags)

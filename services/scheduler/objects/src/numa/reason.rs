@@ -70,9 +70,9 @@ pub enum NumaReason {
     },
     /// The search was given up: more than 16 different cells, and none of very many combinations fits.
     #[error(
-        "it has {cells} NUMA cells, and none of {ways} ways to use them fits; others were not tried"
+        "it has {cells} NUMA cells, and none of {states} ways to use them fits; others were not tried"
     )]
-    TooManyWays { cells: usize, ways: usize },
+    SearchLimitReached { cells: usize, states: usize },
 }
 
 /// A cell of a host that cannot take a cell of an instance.

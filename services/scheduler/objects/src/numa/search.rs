@@ -1,8 +1,8 @@
-//! Searches a placement of each instance cell on another host cell.
+//! [`CellSearch`]: a backtracking search for a host cell for each instance cell. No two instance cells share a host cell.
 //!
-//! Instance cells are placed in their order. Whether a state fails depends only on the set of used host cells, and
-//! equal host cells are interchangeable, so each such state is tried once. Equal cells are determined after the first
-//! failure; most searches never need them.
+//! The search places instance cells in their order. Whether a state fails depends only on the set of used host cells.
+//! Equivalent host cells are interchangeable. So the search tries each such state once. It determines the equivalence
+//! after the first failure, because most searches need none.
 
 use std::collections::HashSet;
 
@@ -11,35 +11,36 @@ use smallvec::{SmallVec, smallvec};
 use super::{NumaAsk, NumaCellRefusal, NumaReason, Offer, cell};
 use crate::host_state::{CellSet, NumaCell};
 
-/// Enough for every host of 16 cells, be they all different.
-const STATES: usize = 1 << 16;
+/// The maximum number of failed states: every set of 16 different cells.
+const MAX_FAILED_STATES: usize = 1 << 16;
 
-/// The maximum number of reported pairs.
-const REFUSALS: usize = 16;
+/// The maximum number of reported pairs of an instance cell and a host cell.
+const MAX_REPORTED_REFUSALS: usize = 16;
 
 /// What the caller wants to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchGoal {
-    /// Whether a placement exists.
-    Any,
-    First,
+    /// Whether a placement exists. None is returned.
+    Exists,
+    /// The first placement in the search order.
+    FirstPlacement,
 }
 
 /// A search on one host.
 pub(super) struct CellSearch<'s, 'a> {
     ask: &'s NumaAsk<'a>,
     offer: Offer<'s>,
-    /// The places of the host's cells as they are tried; none: as they are.
+    /// The order in which host cells are tried, as indices. `None`: the host's own order.
     order: Option<Vec<usize>>,
     fits: SmallVec<[CellFits; 4]>,
     /// Why the first complete placement was refused.
-    refused: Option<NumaReason>,
-    failed: Option<FailedStates>,
-    /// The host's cell for each of the instance's, the last one first.
-    way: Vec<usize>,
+    placement_refusal: Option<NumaReason>,
+    failed_states: Option<FailedStates>,
+    /// The host cell of each instance cell, in reverse order.
+    reversed_placement: Vec<usize>,
 }
 
-/// The host cells on which a kind of cell fits, as far as tried.
+/// The host cells on which one kind of instance cell fits, among those tried.
 #[derive(Debug, Clone, Copy, Default)]
 struct CellFits {
     tried: CellSet,
@@ -68,7 +69,7 @@ impl FailedStates {
         }
     }
 
-    /// The canonical set among sets that use equally many of each group of equivalent cells.
+    /// The representative of all sets that use the same number of cells of each equivalence class.
     fn state(&self, used: CellSet) -> CellSet {
         let mut state = CellSet::default();
         for place in used.places() {
@@ -100,26 +101,26 @@ impl<'s, 'a> CellSearch<'s, 'a> {
             offer,
             order,
             fits: smallvec![CellFits::default(); ask.kinds.len()],
-            refused: None,
-            failed: None,
-            way: Vec::new(),
+            placement_refusal: None,
+            failed_states: None,
+            reversed_placement: Vec::new(),
         })
     }
 
     /// The host cell for each instance cell, if requested.
-    pub(super) fn run(&mut self, want: SearchGoal) -> Result<Vec<usize>, NumaReason> {
-        match self.place(0, CellSet::default(), want) {
+    pub(super) fn run(&mut self, goal: SearchGoal) -> Result<Vec<usize>, NumaReason> {
+        match self.place(0, CellSet::default(), goal) {
             true => {
-                let mut way = std::mem::take(&mut self.way);
-                way.reverse();
-                Ok(way)
+                let mut placement = std::mem::take(&mut self.reversed_placement);
+                placement.reverse();
+                Ok(placement)
             }
             false => Err(self.reason()),
         }
     }
 
     /// Places this instance cell and all later ones on unused cells.
-    fn place(&mut self, instance_cell: usize, used: CellSet, want: SearchGoal) -> bool {
+    fn place(&mut self, instance_cell: usize, used: CellSet, goal: SearchGoal) -> bool {
         let Some(kind) = self.ask.cells.get(instance_cell).copied() else {
             return self.is_accepted(used);
         };
@@ -128,17 +129,17 @@ impl<'s, 'a> CellSearch<'s, 'a> {
             if used.contains(place) || !self.fits(kind, place) {
                 continue;
             }
-            let with = used.with(place);
-            if self.has_failed(with) {
+            let used_with_place = used.with(place);
+            if self.has_failed(used_with_place) {
                 continue;
             }
-            if self.place(instance_cell + 1, with, want) {
-                if want == SearchGoal::First {
-                    self.way.push(place);
+            if self.place(instance_cell + 1, used_with_place, goal) {
+                if goal == SearchGoal::FirstPlacement {
+                    self.reversed_placement.push(place);
                 }
                 return true;
             }
-            self.fail(with);
+            self.record_failed_state(used_with_place);
             if self.is_given_up() {
                 return false;
             }
@@ -150,7 +151,7 @@ impl<'s, 'a> CellSearch<'s, 'a> {
         match self.ask.accepts(self.offer, chosen) {
             Ok(()) => true,
             Err(reason) => {
-                self.refused.get_or_insert(reason);
+                self.placement_refusal.get_or_insert(reason);
                 false
             }
         }
@@ -169,37 +170,38 @@ impl<'s, 'a> CellSearch<'s, 'a> {
     }
 
     fn has_failed(&self, used: CellSet) -> bool {
-        let failed = self.failed.as_ref();
+        let failed = self.failed_states.as_ref();
         failed.is_some_and(|failed| failed.states.contains(&failed.state(used)))
     }
 
-    fn fail(&mut self, used: CellSet) {
-        let failed = self.failed.take();
-        let mut failed = failed.unwrap_or_else(|| FailedStates::new(self.classes()));
+    fn record_failed_state(&mut self, used: CellSet) {
+        let failed = self.failed_states.take();
+        let mut failed = failed.unwrap_or_else(|| FailedStates::new(self.equivalence_classes()));
         failed.states.insert(failed.state(used));
-        self.failed = Some(failed);
+        self.failed_states = Some(failed);
     }
 
     fn is_given_up(&self) -> bool {
-        let failed = self.failed.as_ref();
-        failed.is_some_and(|failed| failed.states.len() >= STATES)
+        let failed = self.failed_states.as_ref();
+        failed.is_some_and(|failed| failed.states.len() >= MAX_FAILED_STATES)
     }
 
-    /// The equivalence classes of cells: the same kinds fit, and the same networks and devices are near.
-    fn classes(&mut self) -> Vec<usize> {
+    /// The equivalence class of each cell, as the index of its first cell. Equivalent cells have the same socket and networks,
+    /// the same kinds of instance cells fit on them, and no requested device is near.
+    fn equivalence_classes(&mut self) -> Vec<usize> {
         let cells = self.offer.numa.cells.len().min(CellSet::LIMIT);
         for kind in 0..self.ask.kinds.len() {
             for place in 0..cells {
                 self.fits(kind, place);
             }
         }
-        let first = |place| (0..place).find(|other| self.is_like(*other, place));
+        let first = |place| (0..place).find(|other| self.are_equivalent(*other, place));
         (0..cells)
             .map(|place| first(place).unwrap_or(place))
             .collect()
     }
 
-    fn is_like(&self, one: usize, two: usize) -> bool {
+    fn are_equivalent(&self, one: usize, two: usize) -> bool {
         let mut kinds = (0..self.ask.kinds.len()).map(|kind| self.fits[kind].fit);
         let cells = &self.offer.numa.cells;
         let (a, b) = (&cells[one], &cells[two]);
@@ -223,12 +225,12 @@ impl<'s, 'a> CellSearch<'s, 'a> {
     /// Why there is no placement.
     fn reason(&mut self) -> NumaReason {
         if self.is_given_up() {
-            return NumaReason::TooManyWays {
+            return NumaReason::SearchLimitReached {
                 cells: self.offer.numa.cells.len(),
-                ways: STATES,
+                states: MAX_FAILED_STATES,
             };
         }
-        if let Some(refused) = self.refused.take() {
+        if let Some(refused) = self.placement_refusal.take() {
             return refused;
         }
         let host_cells = self.offer.numa.cells.len();
@@ -243,7 +245,7 @@ impl<'s, 'a> CellSearch<'s, 'a> {
         }
         let all = (0..self.ask.cells.len()).flat_map(|it| self.refusals(it));
         NumaReason::CellsContend {
-            cells: all.take(REFUSALS).collect(),
+            cells: all.take(MAX_REPORTED_REFUSALS).collect(),
         }
     }
 

@@ -17,10 +17,10 @@ impl NumaAsk<'_> {
         packing: CellStrategy,
     ) -> Result<(NumaTopology, CellSet), NumaReason> {
         let order = order::places(self, offer, packing);
-        let way = match CellSearch::new(self, offer, Some(order))?.run(SearchGoal::First) {
+        let way = match CellSearch::new(self, offer, Some(order))?.run(SearchGoal::FirstPlacement) {
             // In the order in which `fit` found one.
-            Err(NumaReason::TooManyWays { .. }) => {
-                CellSearch::new(self, offer, None)?.run(SearchGoal::First)
+            Err(NumaReason::SearchLimitReached { .. }) => {
+                CellSearch::new(self, offer, None)?.run(SearchGoal::FirstPlacement)
             }
             way => way,
         }?;

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use axum::Router;
 use berth_placement::{CandidatesFrom, PlacementApiOptions, prepare, router};
 use berth_store::{SqlOptions, SqlStore, Statement};
-use berth_tests::sample::up_to;
 use http::Method;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -139,22 +138,15 @@ async fn a_provider_with_a_parent_that_is_its_own_root_is_a_tree(place: TestData
     assert_eq!(candidates(&service, "resources=VCPU:1").await, 3);
 }
 
-/// The number of traits, aggregates, classes and groups of one request. PostgreSQL plans 100 joins in ten seconds of
-/// processor time.
-const fn many(place: &TestDatabase) -> u32 {
-    match place {
-        TestDatabase::Postgres(_) => up_to(100, 60),
-        TestDatabase::Sqlite(_) | TestDatabase::MariaDb(_) => 100,
-    }
-}
+/// Traits, aggregates, classes and groups of one request.
+const MANY: u32 = 100;
 
 async fn a_request_for_more_than_a_statement_can_say_is_answered(place: TestDatabase) {
     let (_store, service) = by_tables(&place).await;
-    let many = many(&place);
-    let (traits, classes): (Vec<_>, Vec<_>) = (0..many)
+    let (traits, classes): (Vec<_>, Vec<_>) = (0..MANY)
         .map(|n| (format!("CUSTOM_T{n}"), format!("CUSTOM_C{n}")))
         .unzip();
-    let aggregates: Vec<_> = (0..many).map(|n| uuid(3, n)).collect();
+    let aggregates: Vec<_> = (0..MANY).map(|n| uuid(3, n)).collect();
     for name in &traits {
         put(&service, &format!("/traits/{name}"), &Value::Null).await;
     }

@@ -145,7 +145,7 @@ impl GuestCloud {
         let auth = Auth::admin_token("http://accelerator", &token).expect("an endpoint");
         let options = AdapterOptions::default();
         let [_, accelerators] = &self.services;
-        let http = unheard(decorate(accelerators.reached()));
+        let http = unheard(decorate(accelerators.transport()));
         AcceleratorClient::new(http, auth, &options)
     }
 
@@ -154,7 +154,7 @@ impl GuestCloud {
         decorate: impl FnOnce(HttpService) -> HttpService,
     ) -> PlacementClient {
         let [placement, _] = &self.services;
-        let cloud = self.cloud.decorated(|_| decorate(placement.reached()));
+        let cloud = self.cloud.decorated(|_| decorate(placement.transport()));
         cloud.placement()
     }
 

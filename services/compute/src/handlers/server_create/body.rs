@@ -18,7 +18,7 @@ use crate::microversions::{
     CERTIFICATES, CREATE_TAGS, NETWORK_TAGS, NETWORKS, NO_PERSONALITY, REQUESTED_HOST,
     SERVER_DESCRIPTION,
 };
-use crate::servers::{MAX_TAG_LENGTHS, check_metadata, check_tag};
+use crate::servers::{MOST_TAGS, check_metadata, check_tag};
 
 /// The maximum length of user data in base64 characters.
 const USER_DATA: usize = 65_535;
@@ -283,8 +283,8 @@ pub(in crate::handlers) fn tags_of(value: &Value) -> Result<BTreeSet<String>, Fa
         }
         tags.insert(text.to_owned());
     }
-    if tags.len() > MAX_TAG_LENGTHS {
-        let reason = format!("it has more than {MAX_TAG_LENGTHS} tags");
+    if tags.len() > MOST_TAGS {
+        let reason = format!("it has more than {MOST_TAGS} tags");
         return Err(invalid_field("tags", value, reason));
     }
     Ok(tags)

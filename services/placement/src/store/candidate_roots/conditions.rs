@@ -30,6 +30,9 @@ const MOST_SCATTERED: usize = 6;
 const MOST_OF_PROVIDER: usize = 12;
 const MOST_CLASSES: usize = 6;
 
+/// The maximum number of aggregate conditions of one provider. PostgreSQL needs ten seconds to plan a statement with twelve.
+const MOST_AGGREGATES: usize = 4;
+
 /// Values of all conditions together.
 const MOST_VALUES: usize = 8_000;
 
@@ -367,7 +370,7 @@ fn few_of_provider(
     mut good: Vec<SqlCondition>,
     aggregates: Vec<SqlCondition>,
 ) -> Vec<SqlCondition> {
-    good.extend(aggregates);
+    good.extend(aggregates.into_iter().take(MOST_AGGREGATES));
     // Two of this size may be in one condition, and several conditions in one statement.
     few(good, MOST_OF_PROVIDER, MOST_VALUES / 4)
 }

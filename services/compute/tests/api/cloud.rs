@@ -2,6 +2,7 @@
 //! Placement, and a fake agent that carries out actions. Tests set the progress of a guest by writing to the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -430,10 +431,38 @@ impl Placement {
     }
 }
 
-fn away() -> HttpService {
-    HttpService::new(service_fn(|_: Request<Bytes>| async {
-        Err::<Response<Bytes>, _>(refused())
-    }))
+/// The accelerator service's only device profile.
+pub(crate) const PROFILE: &str = "gpu";
+
+/// A fake accelerator service with one device profile. It can be unreachable, as all other requests are.
+#[derive(Clone, Default)]
+pub(crate) struct Accelerators(Arc<AtomicBool>);
+
+impl Accelerators {
+    /// Makes the service answer.
+    pub(crate) fn set_reachable(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn http(&self) -> HttpService {
+        let reachable = Arc::clone(&self.0);
+        HttpService::new(service_fn(move |request: Request<Bytes>| {
+            let is_known = reachable.load(Ordering::Relaxed)
+                && request.method() == "GET"
+                && request.uri().path() == "/v2/device_profiles";
+            let query = request.uri().query().unwrap_or_default();
+            let is_named = query == format!("name={PROFILE}");
+            let profile = json!({"name": PROFILE, "uuid": Uuid::from_u128(0xdd), "groups": [{"resources:PGPU": "1"}]});
+            let found: Vec<Value> = is_named.then_some(profile).into_iter().collect();
+            let answer = json!({ "device_profiles": found }).to_string();
+            async move {
+                match is_known {
+                    true => Ok(Response::new(Bytes::from(answer))),
+                    false => Err(refused()),
+                }
+            }
+        }))
+    }
 }
 
 pub(crate) struct Cloud {
@@ -444,6 +473,7 @@ pub(crate) struct Cloud {
     pub(crate) conductor: Conductor,
     pub(crate) agent: Agent,
     pub(crate) placement: Placement,
+    pub(crate) accelerators: Accelerators,
 }
 
 impl Cloud {
@@ -459,13 +489,14 @@ impl Cloud {
         hosts.store_state(HOST, state()).await.unwrap();
         let journal = Arc::new(journal);
         let (agent, placement) = (Agent::default(), Placement::default());
+        let accelerators = Accelerators::default();
         let auth = || Auth::none("http://nobody").unwrap();
         let options = AdapterOptions::default();
         let scheduler = Scheduler::new(SchedulerOptions::default()).unwrap();
         let parts = ConductorParts {
             journal: Arc::clone(&journal) as Arc<dyn BootJournal>,
             placement: PlacementClient::new(placement.http(), auth(), &options),
-            accelerators: AcceleratorClient::new(away(), auth(), &options),
+            accelerators: AcceleratorClient::new(accelerators.http(), auth(), &options),
             networks: None,
             agents: Arc::new(SingleAgent(GuestClient::new(
                 agent.http(),
@@ -481,6 +512,7 @@ impl Cloud {
             conductor: Conductor::open(parts, ConductorOptions::default()),
             agent,
             placement,
+            accelerators,
         }
     }
 

@@ -17,6 +17,42 @@ pub struct VifPlugging {
     pub is_fatal: bool,
 }
 
+/// Who knows whether a plugged port works.
+trait PortWait {
+    /// Waits until a plugged port works, at most `limit`.
+    fn wait_plugged(
+        &self,
+        port: &PortSpec,
+        limit: Duration,
+    ) -> impl Future<Output = Result<(), PortError>> + Send;
+}
+
+impl PortWait for HostNetwork {
+    async fn wait_plugged(&self, port: &PortSpec, limit: Duration) -> Result<(), PortError> {
+        Self::wait_plugged(self, port, limit).await
+    }
+}
+
+impl VifPlugging {
+    /// Waits until all ports of the guest work. They share the timeout. Cancellable.
+    async fn wait(self, network: &impl PortWait, spec: &GuestSpec) -> Result<(), PortError> {
+        if self.timeout.is_zero() {
+            return Ok(());
+        }
+        let until = Instant::now() + self.timeout;
+        for port in port_specs(spec) {
+            let left = until.saturating_duration_since(Instant::now());
+            match network.wait_plugged(&port, left).await {
+                Err(error @ PortError::NotPlugged { .. }) if !self.is_fatal => {
+                    tracing::warn!(guest = %spec.uuid, port = %port.port.id(), %error, "port timed out; the guest starts without it (vif_plugging_is_fatal)");
+                }
+                waited => waited?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Who connects the ports of this host's guests.
 #[derive(Debug, Clone)]
 pub enum HostPorts {
@@ -69,23 +105,10 @@ impl HostPorts {
 
     /// Waits until the plugged ports work. Cancellable.
     pub(crate) async fn wait_plugged(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
-        let Self::Switch { network, plugging } = self else {
-            return Ok(());
-        };
-        if plugging.timeout.is_zero() {
-            return Ok(());
+        match self {
+            Self::InMemory => Ok(()),
+            Self::Switch { network, plugging } => Ok(plugging.wait(network, spec).await?),
         }
-        let until = Instant::now() + plugging.timeout;
-        for port in port_specs(spec) {
-            let left = until.saturating_duration_since(Instant::now());
-            match network.wait_plugged(&port, left).await {
-                Err(error @ PortError::NotPlugged { .. }) if !plugging.is_fatal => {
-                    tracing::warn!(guest = %spec.uuid, port = %port.port.id(), %error, "port timed out; the guest starts without it (vif_plugging_is_fatal)");
-                }
-                waited => waited?,
-            }
-        }
-        Ok(())
     }
 
     /// Unplugs all ports of a guest. Tries all of them, and returns the first error.
@@ -133,3 +156,6 @@ impl From<PortError> for ResourceError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

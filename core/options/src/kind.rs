@@ -12,6 +12,8 @@ pub enum OptionKind {
     Flag,
     /// A whole number in this range.
     Integer(i64, i64),
+    /// One of these whole numbers.
+    Numbers(&'static [i64]),
     /// A decimal number over 0, at most this.
     Ratio(f64),
     /// A decimal number in this range.
@@ -69,6 +71,7 @@ impl OptionKind {
             Self::Flag => "write true or false, without quotes".into(),
             Self::Integer(low, i64::MAX) => format!("write a whole number from {low} on"),
             Self::Integer(low, high) => format!("write a whole number from {low} to {high}"),
+            Self::Numbers(numbers) => format!("write one of {}", listed(numbers)),
             Self::Ratio(high) => format!("write a number over 0, at most {high}"),
             Self::Number(low, high) => format!("write a number from {low} to {high}"),
             Self::Seconds(low, high) => format!("write a number of seconds from {low} to {high}"),
@@ -86,6 +89,7 @@ impl OptionKind {
             Self::Flag => "true or false".into(),
             Self::Integer(low, i64::MAX) => format!("whole number, {low} or more"),
             Self::Integer(low, high) => format!("whole number, {low} to {high}"),
+            Self::Numbers(numbers) => format!("one of {}", listed(numbers)),
             Self::Ratio(high) => format!("number over 0, at most {high}"),
             Self::Number(low, _) if low < 0.0 => "number".into(),
             Self::Number(low, _) => format!("number, {low} or more"),
@@ -125,7 +129,7 @@ impl OptionKind {
                 "false" | "no" | "off" | "0" => Value::from(false),
                 _ => Value::from(text),
             },
-            Self::Integer(..) => trimmed
+            Self::Integer(..) | Self::Numbers(_) => trimmed
                 .parse::<i64>()
                 .map_or_else(|_| Value::from(text), Value::from),
             Self::Ratio(_) | Self::Number(..) | Self::Seconds(..) => match trimmed.parse::<f64>() {
@@ -151,6 +155,14 @@ impl OptionKind {
             (Self::Integer(low, high), _) => match value.as_i64() {
                 Some(number) if (low..=high).contains(&number) => Ok(value.clone()),
                 Some(number) => Err(self.out_of_range(number)),
+                None => Err(self.wants("a whole number", value)),
+            },
+            (Self::Numbers(numbers), _) => match value.as_i64() {
+                Some(number) if numbers.contains(&number) => Ok(value.clone()),
+                Some(number) => {
+                    let wrong = format!("{number} is not one of the numbers accepted");
+                    Err(ValueError::new(ValueFault::Value, wrong, self.write()))
+                }
                 None => Err(self.wants("a whole number", value)),
             },
             (Self::Ratio(_) | Self::Number(..) | Self::Seconds(..), _) => self.check_decimal(value),
@@ -294,11 +306,16 @@ impl OptionKind {
             reason = "defaults are far from the limits of whole numbers"
         )]
         match (self, value.as_f64()) {
-            (Self::Integer(..), Some(number)) => Value::from(number as i64),
+            (Self::Integer(..) | Self::Numbers(_), Some(number)) => Value::from(number as i64),
             (Self::Ratio(_) | Self::Number(..) | Self::Seconds(..), Some(number)) => {
                 Value::from(number)
             }
             _ => value,
         }
     }
+}
+
+fn listed(numbers: &[i64]) -> String {
+    let texts: Vec<String> = numbers.iter().map(i64::to_string).collect();
+    texts.join(", ")
 }

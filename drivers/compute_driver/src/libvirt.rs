@@ -22,6 +22,7 @@ pub(super) fn open_libvirt(setup: &DriverSetup<'_>) -> Result<LibvirtDriver, Dri
     options.port_isolation = section.port_isolation;
     options.pcie_root_ports = section.num_pcie_ports;
     options.memory_statistics_s = section.mem_stats_period_seconds;
+    options.queue_sizes = section.queue_sizes();
     options.vnc = setup.values.read::<VncSection>()?.servers();
     options.emulator = section.emulator;
     options.pci_devices = setup.pci_devices.clone();

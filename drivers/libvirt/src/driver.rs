@@ -219,6 +219,7 @@ impl LibvirtDriver {
             function_links: BTreeMap::new(),
             pcie_root_ports: self.options.pcie_root_ports,
             memory_statistics_s: self.options.memory_statistics_s,
+            queue_sizes: self.options.queue_sizes,
             vnc_listen: self.options.vnc.map(|vnc| vnc.listen),
         }
     }

@@ -27,7 +27,7 @@ use berth_virt::guest_spec::{
 
 use crate::architecture::GuestArchitecture;
 use crate::guest_metadata::{GuestMetadata, NovaInstance};
-use crate::options::DiskCache;
+use crate::options::{DiskCache, QueueSizes};
 use domain::{
     AddressWidthElement, BootMenu, CellElement, Clock, CpuElement, CpuModelElement, CpuTune,
     DomainElement, Features, Firmware, FirmwareFeature, HugePagesElement, HypervElement,
@@ -69,6 +69,8 @@ pub struct GuestXmlOptions {
     pub pcie_root_ports: u32,
     /// How often the balloon reads the guest's memory statistics, in seconds; 0: never.
     pub memory_statistics_s: u32,
+    /// The sizes of the queues of virtio interfaces.
+    pub queue_sizes: QueueSizes,
     /// The address that the guests' VNC servers listen on; none: guests have no video card.
     pub vnc_listen: Option<IpAddr>,
 }
@@ -87,6 +89,7 @@ impl Default for GuestXmlOptions {
             function_links: BTreeMap::new(),
             pcie_root_ports: 0,
             memory_statistics_s: 10,
+            queue_sizes: QueueSizes::default(),
             vnc_listen: None,
         }
     }

@@ -61,5 +61,5 @@ pub use driver::LibvirtDriver;
 pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{
     CpuMode, DeviceAssignmentOptions, DiskCache, DiskPlacement, LibvirtOptions, LibvirtSection,
-    MdevTypeOptions, MdevTypes, MdevTypesError, VirtType, VncSection, VncServers,
+    MdevTypeOptions, MdevTypes, MdevTypesError, QueueSizes, VirtType, VncSection, VncServers,
 };

@@ -53,6 +53,13 @@ options! {
         pub num_pcie_ports: u32 = 0, kind: Integer(0, 28);
         /// How often the statistics of guests' memory are read, in seconds; 0: never.
         pub mem_stats_period_seconds: u32 = 10, kind: Integer(0, 86_400);
+        /// The size of the receive queues of guests' virtio interfaces, in descriptors; unset: QEMU's default (256). An
+        /// interface gets its size when its guest is created or rebuilt, or when it is attached.
+        rx_queue_size: Option<u32> = None, kind: Numbers(&QUEUE_SIZES), example: "1024";
+        /// The size of the transmit queues of guests' virtio interfaces, in descriptors; unset: QEMU's default (256). QEMU
+        /// uses a larger size for vhost-user and vDPA interfaces only, which Berth's guests do not have. The transmit queues
+        /// of other interfaces have 256 descriptors.
+        tx_queue_size: Option<u32> = None, kind: Numbers(&QUEUE_SIZES), example: "1024";
     }
 }
 
@@ -98,7 +105,25 @@ pub struct VncServers {
     pub connect: IpAddr,
 }
 
+/// The sizes of the queues of a virtio interface; none: the hypervisor's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueSizes {
+    /// `[libvirt] rx_queue_size`.
+    pub receive: Option<u32>,
+    /// `[libvirt] tx_queue_size`.
+    pub transmit: Option<u32>,
+}
+
 impl LibvirtSection {
+    /// The sizes of the queues of guests' virtio interfaces.
+    #[must_use]
+    pub fn queue_sizes(&self) -> QueueSizes {
+        QueueSizes {
+            receive: self.rx_queue_size,
+            transmit: self.tx_queue_size,
+        }
+    }
+
     /// The connection, `qemu:///system` unless set.
     #[must_use]
     pub fn connection_uri(&self) -> &str {
@@ -170,6 +195,9 @@ choices! {
         Writeback = "file=writeback",
     }
 }
+
+/// The sizes of virtio queues that Nova accepts.
+const QUEUE_SIZES: [i64; 3] = [256, 512, 1024];
 
 /// The network filter that Berth defines.
 pub(crate) const PORT_SECURITY: &str = "berth-port-security";
@@ -279,6 +307,8 @@ pub struct LibvirtOptions {
     pub pcie_root_ports: u32,
     /// How often the statistics of guests' memory are read, in seconds; 0: never.
     pub memory_statistics_s: u32,
+    /// The sizes of the queues of guests' virtio interfaces.
+    pub queue_sizes: QueueSizes,
     /// The VNC servers of guests; none: guests have no video card.
     pub vnc: Option<VncServers>,
     /// `[compute] cpu_shared_set`.
@@ -352,6 +382,7 @@ impl LibvirtOptions {
             port_isolation: false,
             pcie_root_ports: 0,
             memory_statistics_s: 10,
+            queue_sizes: QueueSizes::default(),
             vnc: VncSection::default().servers(),
             cpu_shared_set: None,
             cpu_dedicated_set: None,

@@ -102,6 +102,8 @@ fn values_reach_the_typed_form() {
         [model]
         vgpu = "root"
         numa = "cells"
+        [libvirt]
+        rx_queue_size = 1024
         [placement]
         timeout = 2.5
         "#,
@@ -110,6 +112,8 @@ fn values_reach_the_typed_form() {
     .config;
     assert_eq!(config.update_resources_interval, UpdateInterval::Off);
     assert_eq!(config.cpu_allocation_ratio, Some(16.0));
+    let sizes = config.libvirt.queue_sizes();
+    assert_eq!((sizes.receive, sizes.transmit), (Some(1024), None));
     assert_eq!(
         config.instances_path().to_str(),
         Some("/srv/berth/instances")

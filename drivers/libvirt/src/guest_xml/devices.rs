@@ -17,6 +17,7 @@ use super::screen::{Graphics, Input, Video, graphics, inputs, video};
 use super::{GuestXmlOptions, Virtualisation, of_type};
 use crate::architecture::GuestArchitecture;
 use crate::network_filter::is_filterable;
+use crate::options::QueueSizes;
 
 #[derive(Serialize)]
 pub(super) struct DevicesElement<'a> {
@@ -201,12 +202,16 @@ struct VlanTag {
     id: u16,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 struct InterfaceDriver {
     #[serde(rename = "@name", skip_serializing_if = "Option::is_none")]
     name: Option<&'static str>,
     #[serde(rename = "@queues", skip_serializing_if = "Option::is_none")]
     queues: Option<u32>,
+    #[serde(rename = "@rx_queue_size", skip_serializing_if = "Option::is_none")]
+    rx_queue_size: Option<u32>,
+    #[serde(rename = "@tx_queue_size", skip_serializing_if = "Option::is_none")]
+    tx_queue_size: Option<u32>,
     #[serde(rename = "@packed", skip_serializing_if = "Option::is_none")]
     packed: Option<&'static str>,
 }
@@ -292,15 +297,24 @@ fn interfaces<'a>(
         .collect()
 }
 
-/// Several queues, and packed rings.
-fn interface_driver(spec: &GuestSpec) -> Option<InterfaceDriver> {
+/// Several queues, their sizes, and packed rings.
+fn interface_driver(spec: &GuestSpec, options: &GuestXmlOptions) -> Option<InterfaceDriver> {
     let machine = &spec.machine;
+    if machine.interface_model != InterfaceModel::Virtio {
+        return None;
+    }
+    // libvirt's test driver has no such interfaces.
+    let sizes = match options.virtualisation {
+        Virtualisation::Kvm | Virtualisation::Qemu => options.queue_sizes,
+        Virtualisation::Test => QueueSizes::default(),
+    };
     let queues = spec.interface_queues();
-    let is_needed = machine.interface_model == InterfaceModel::Virtio
-        && (queues.is_some() || machine.packed_ring);
+    let is_needed = queues.is_some() || sizes != QueueSizes::default() || machine.packed_ring;
     is_needed.then_some(InterfaceDriver {
         name: None,
         queues,
+        rx_queue_size: sizes.receive,
+        tx_queue_size: sizes.transmit,
         packed: machine.packed_ring.then_some("on"),
     })
 }
@@ -332,7 +346,7 @@ pub(super) fn interface<'a>(
             }
             PortConnection::Macvtap { address, vlan, .. } => {
                 let link = options.function_links.get(address);
-                return macvtap(interface, (link.map(String::as_str), *vlan), spec);
+                return macvtap(interface, (link.map(String::as_str), *vlan), spec, options);
             }
             PortConnection::OpenVswitch { .. } | PortConnection::PhysicalFunction { .. } => {}
         }
@@ -362,7 +376,7 @@ pub(super) fn interface<'a>(
         }),
         mtu: port.and_then(|port| port.mtu()).map(|size| Mtu { size }),
         model: Some(of_type(spec.machine.interface_model.as_str())),
-        driver: interface_driver(spec),
+        driver: interface_driver(spec, options),
         bandwidth: bandwidth(&spec.machine),
         filterref: filter.map(|filter| FilterRef { filter }),
         port: (options.port_isolation && on_bridge).then_some(Port { isolated: "yes" }),
@@ -407,8 +421,7 @@ fn network_function<'a>(
         mtu: None,
         driver: Some(InterfaceDriver {
             name: Some("vfio"),
-            queues: None,
-            packed: None,
+            ..InterfaceDriver::default()
         }),
         bandwidth: None,
         filterref: None,
@@ -428,6 +441,7 @@ fn macvtap<'a>(
     interface: &'a GuestInterface,
     (link, vlan): (Option<&'a str>, Option<u16>),
     spec: &GuestSpec,
+    options: &GuestXmlOptions,
 ) -> Interface<'a> {
     Interface {
         kind: "direct",
@@ -446,7 +460,7 @@ fn macvtap<'a>(
         target: None,
         model: Some(of_type(spec.machine.interface_model.as_str())),
         mtu: None,
-        driver: interface_driver(spec),
+        driver: interface_driver(spec, options),
         bandwidth: bandwidth(&spec.machine),
         filterref: None,
         port: None,

@@ -465,10 +465,24 @@ fn shapes() -> Vec<(&'static str, String)> {
         "spare_ports",
         guest_xml(&with_emulated_devices(), &spare_ports),
     ));
+    shapes.push((
+        "long_queues",
+        guest_xml(&with_networks(), &with_long_queues()),
+    ));
     for (name, spec) in [("screen", plain()), ("named_screen", with_a_named_screen())] {
         shapes.push((name, guest_xml(&spec, &with_screens())));
     }
     shapes
+}
+
+fn with_long_queues() -> GuestXmlOptions {
+    GuestXmlOptions {
+        queue_sizes: QueueSizes {
+            receive: Some(1024),
+            transmit: Some(512),
+        },
+        ..GuestXmlOptions::default()
+    }
 }
 
 fn with_screens() -> GuestXmlOptions {
@@ -661,6 +675,42 @@ fn the_devices_and_limits_of_flavor_and_image_are_in_the_document() {
         text.contains(r#"<maxphysaddr mode="passthrough"/>"#),
         "{text}"
     );
+}
+
+#[test]
+fn virtio_interfaces_alone_have_the_operators_sizes_of_queues() {
+    let sizes = r#"rx_queue_size="1024" tx_queue_size="512""#;
+    let options = with_long_queues();
+    let text = guest_xml(&with_networks(), &options);
+    let driver = format!("<driver {sizes}/>");
+    assert_eq!(text.matches(&driver).count(), 3, "{text}");
+    let text = guest_xml(&with_a_machine(), &options);
+    let driver = format!(r#"<driver queues="4" {sizes}/>"#);
+    assert_eq!(text.matches(&driver).count(), 3, "{text}");
+    let address = NETWORK_FUNCTION.parse().unwrap();
+    let (vlan, trusted) = (None, false);
+    let macvtap = PortConnection::Macvtap {
+        address,
+        vlan,
+        trusted,
+    };
+    let macvtap = with_a_function(macvtap, PciManagement::HostDriver);
+    assert!(guest_xml(&macvtap, &options).contains(sizes));
+    let attached = interface_xml(&macvtap, macvtap.interfaces.as_slice()[0].mac, &options);
+    assert!(attached.unwrap().contains(sizes));
+    // Emulated cards and functions of cards have none, nor has libvirt's test driver.
+    let of_test = GuestXmlOptions {
+        virtualisation: Virtualisation::Test,
+        ..options.clone()
+    };
+    for text in [
+        guest_xml(&on_a_pc(), &options),
+        guest_xml(&with_a_direct_port(), &options),
+        guest_xml(&with_networks(), &of_test),
+        guest_xml(&with_networks(), &GuestXmlOptions::default()),
+    ] {
+        assert!(!text.contains("_queue_size"), "{text}");
+    }
 }
 
 #[test]

@@ -2,13 +2,14 @@
 //! Placement, and a fake agent that carries out actions. Tests set the progress of a guest by writing to the journal.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_client::placement::Candidate;
 use berth_client::{
-    AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient,
-    TransportError, UpgradedConnection,
+    AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, NetworkClient,
+    PlacementClient, TransportError, UpgradedConnection,
 };
 use berth_compute::{ComputeOptions, ComputeParts, ConsoleOptions, FoundImage};
 use berth_conductor::journal::{
@@ -430,10 +431,96 @@ impl Placement {
     }
 }
 
-fn away() -> HttpService {
-    HttpService::new(service_fn(|_: Request<Bytes>| async {
-        Err::<Response<Bytes>, _>(refused())
-    }))
+/// The accelerator service's only device profile.
+pub(crate) const PROFILE: &str = "gpu";
+
+/// A fake accelerator service with one device profile. It can be unreachable, as all other requests are.
+#[derive(Clone, Default)]
+pub(crate) struct Accelerators(Arc<AtomicBool>);
+
+impl Accelerators {
+    /// Makes the service answer.
+    pub(crate) fn set_reachable(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn http(&self) -> HttpService {
+        let reachable = Arc::clone(&self.0);
+        HttpService::new(service_fn(move |request: Request<Bytes>| {
+            let is_known = reachable.load(Ordering::Relaxed)
+                && request.method() == "GET"
+                && request.uri().path() == "/v2/device_profiles";
+            let query = request.uri().query().unwrap_or_default();
+            let is_named = query == format!("name={PROFILE}");
+            let profile = json!({"name": PROFILE, "uuid": Uuid::from_u128(0xdd), "groups": [{"resources:PGPU": "1"}]});
+            let found: Vec<Value> = is_named.then_some(profile).into_iter().collect();
+            let answer = json!({ "device_profiles": found }).to_string();
+            async move {
+                match is_known {
+                    true => Ok(Response::new(Bytes::from(answer))),
+                    false => Err(refused()),
+                }
+            }
+        }))
+    }
+}
+
+/// A fake Neutron with one port on one network.
+#[derive(Clone, Default)]
+pub(crate) struct Neutron(Arc<Mutex<Option<(Uuid, &'static str)>>>);
+
+/// The port of the fake Neutron.
+pub(crate) const PORT: Uuid = Uuid::from_u128(0xaa << 96);
+
+impl Neutron {
+    /// Gives the port to a server, with this address.
+    pub(crate) fn set_port(&self, server: Uuid, address: &'static str) {
+        let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *port = Some((server, address));
+    }
+
+    fn answer(&self, request: &Request<Bytes>) -> Response<Bytes> {
+        let port = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (network, subnet) = (Uuid::from_u128(0xbb), Uuid::from_u128(0xcc));
+        let query = request.uri().query().unwrap_or_default();
+        let found = match (request.uri().path(), port) {
+            ("/v2.0/ports", Some((server, address)))
+                if query.contains(&format!("device_id={server}")) =>
+            {
+                let fixed_ip = json!({"subnet_id": subnet, "ip_address": address});
+                vec![
+                    json!({"id": PORT, "network_id": network, "mac_address": "fa:16:3e:00:00:01", "fixed_ips": [fixed_ip],
+                        "device_id": server, "status": "ACTIVE", "binding:vif_type": "ovs", "binding:vnic_type": "normal"}),
+                ]
+            }
+            ("/v2.0/networks", _) => {
+                vec![json!({"id": network, "name": "private", "subnets": [subnet]})]
+            }
+            ("/v2.0/subnets", _) => {
+                vec![
+                    json!({"id": subnet, "network_id": network, "cidr": "192.0.2.0/24", "ip_version": 4}),
+                ]
+            }
+            _ => Vec::new(),
+        };
+        let name = request.uri().path().rsplit('/').next().unwrap();
+        Response::new(Bytes::from(json!({ name: found }).to_string()))
+    }
+
+    fn http(&self) -> HttpService {
+        let neutron = self.clone();
+        HttpService::new(service_fn(move |request: Request<Bytes>| {
+            let answer = neutron.answer(&request);
+            async move { Ok::<_, TransportError>(answer) }
+        }))
+    }
+}
+
+/// Whether a cloud has a network service.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NetworkUse {
+    Neutron,
+    Absent,
 }
 
 pub(crate) struct Cloud {
@@ -444,6 +531,8 @@ pub(crate) struct Cloud {
     pub(crate) conductor: Conductor,
     pub(crate) agent: Agent,
     pub(crate) placement: Placement,
+    pub(crate) accelerators: Accelerators,
+    pub(crate) neutron: Neutron,
 }
 
 impl Cloud {
@@ -451,22 +540,34 @@ impl Cloud {
         Self::with(SqlBootJournal::in_memory().await.unwrap()).await
     }
 
+    /// With the fake Neutron.
+    pub(crate) async fn with_neutron() -> Self {
+        let journal = SqlBootJournal::in_memory().await.unwrap();
+        Self::over(journal, NetworkUse::Neutron).await
+    }
+
     /// With this journal of the conductor.
     pub(crate) async fn with(journal: SqlBootJournal) -> Self {
+        Self::over(journal, NetworkUse::Absent).await
+    }
+
+    async fn over(journal: SqlBootJournal, networks: NetworkUse) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         berth_hosts::prepare(&store).await.unwrap();
         let hosts = Hosts::new(store.clone(), HostsOptions::default());
         hosts.store_state(HOST, state()).await.unwrap();
         let journal = Arc::new(journal);
         let (agent, placement) = (Agent::default(), Placement::default());
+        let (accelerators, neutron) = (Accelerators::default(), Neutron::default());
         let auth = || Auth::none("http://nobody").unwrap();
         let options = AdapterOptions::default();
         let scheduler = Scheduler::new(SchedulerOptions::default()).unwrap();
         let parts = ConductorParts {
             journal: Arc::clone(&journal) as Arc<dyn BootJournal>,
             placement: PlacementClient::new(placement.http(), auth(), &options),
-            accelerators: AcceleratorClient::new(away(), auth(), &options),
-            networks: None,
+            accelerators: AcceleratorClient::new(accelerators.http(), auth(), &options),
+            networks: (networks == NetworkUse::Neutron)
+                .then(|| NetworkClient::new(neutron.http(), auth(), &options)),
             agents: Arc::new(SingleAgent(GuestClient::new(
                 agent.http(),
                 auth(),
@@ -481,6 +582,8 @@ impl Cloud {
             conductor: Conductor::open(parts, ConductorOptions::default()),
             agent,
             placement,
+            accelerators,
+            neutron,
         }
     }
 
@@ -566,6 +669,20 @@ impl Cloud {
             .await
             .unwrap();
         self.journal.set_goal(guest, goal).await.unwrap();
+    }
+
+    /// Records the fake Neutron's port as the bound port of a guest.
+    pub(crate) async fn bind_port(&self, guest: Uuid) {
+        let network = json!({"id": Uuid::from_u128(0xbb), "label": "private"});
+        let vif =
+            json!({"id": PORT, "address": "fa:16:3e:00:00:01", "type": "ovs", "network": network});
+        let bound = BootStepRecord {
+            state: StepState::Done,
+            detail: BootStepDetail::Vifs(vec![serde_json::from_value(vif).unwrap()]),
+        };
+        let step = BootStep::PortBinding;
+        let recorded = self.journal.record_step(guest.into(), 1, step, &bound);
+        recorded.await.unwrap();
     }
 
     /// Removes the guest from the conductor's journal.

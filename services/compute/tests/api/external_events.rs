@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::cloud::PORT;
 use super::service::{Reply, Service};
 
 const ARQ: &str = "c0a58289-b739-4a22-bd81-a7e022eba6ea";
@@ -69,6 +70,31 @@ async fn unexpected_events_are_rejected_one_by_one() {
             .collect::<Vec<_>>()
     );
     assert_eq!(service.cloud.agent.received_events().len(), 1);
+}
+
+#[tokio::test]
+async fn after_an_event_about_a_port_the_addresses_of_its_server_are_read_again() {
+    let service = Service::with_neutron().await;
+    service.flavor("f", json!({})).await;
+    let server = service.running(json!({})).await;
+    service.cloud.bind_port(server).await;
+    for (name, address) in [
+        ("network-vif-plugged", "192.0.2.1"),
+        ("network-vif-unplugged", "192.0.2.2"),
+        ("network-changed", "192.0.2.3"),
+    ] {
+        service.cloud.neutron.set_port(server, address);
+        let event = json!({"name": name, "server_uuid": server, "tag": PORT});
+        let reported = post_events(&service, "cyborg", "2.1", json!([event])).await;
+        assert_eq!(reported.status, 200, "{reported:?}");
+        let accepted = json!({"name": name, "server_uuid": server, "tag": PORT, "status": "completed", "code": 200});
+        assert_eq!(reported.body, json!({"events": [accepted]}));
+        let shown = service.shown("alice", "2.82", server).await;
+        let addresses = &shown["addresses"]["private"];
+        assert_eq!(addresses[0]["addr"], address, "{name}: {shown}");
+    }
+    // The agent learns from the switch that a port works.
+    assert_eq!(service.cloud.agent.received_events(), [] as [Value; 0]);
 }
 
 #[tokio::test]

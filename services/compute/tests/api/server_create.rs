@@ -5,7 +5,7 @@ use berth_wire::conductor::CreateGuest;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::cloud::{ENCRYPTED_IMAGE, HOST, IMAGE};
+use super::cloud::{ENCRYPTED_IMAGE, HOST, IMAGE, PROFILE};
 use super::service::Service;
 
 async fn service() -> Service {
@@ -521,4 +521,34 @@ async fn what_depends_on_flavor_and_image_alone_is_refused_at_once() {
             "Image {ENCRYPTED_IMAGE} is unacceptable: Direct booting of an image uploaded from an encrypted volume is unsupported."
         )
     );
+}
+
+#[tokio::test]
+async fn a_flavor_with_an_unknown_device_profile_is_refused_at_once_with_its_name() {
+    let service = service().await;
+    let path = "/flavors/f/os-extra_specs";
+    for (profile, is_reachable, expected) in [
+        // The boot asks the service again.
+        ("no-such", false, ""),
+        ("no-such", true, "there is no device profile no-such"),
+        (PROFILE, true, ""),
+    ] {
+        if is_reachable {
+            service.cloud.accelerators.set_reachable();
+        }
+        let body = json!({"extra_specs": {"accel:device_profile": profile}});
+        let set = service.ask("admin", "2.1", "POST", path, Some(body)).await;
+        assert_eq!(set.status, 200, "{set:?}");
+        let before = service.compute.servers(None).await.unwrap().len();
+        let made = service.ask_for("alice", "2.82", json!({})).await;
+        let after = service.compute.servers(None).await.unwrap().len();
+        match expected {
+            "" => assert_eq!((made.status.as_u16(), after), (202, before + 1), "{made:?}"),
+            expected => {
+                let message = made.message("badRequest");
+                assert!(message.contains(expected), "{message}");
+                assert_eq!(after, before);
+            }
+        }
+    }
 }

@@ -97,6 +97,12 @@ impl Service {
         Self::with_quota(None).await
     }
 
+    /// With a network service.
+    pub(crate) async fn with_neutron() -> Self {
+        let (store, kept) = place::fresh().await;
+        Self::of(store, kept, None, Cloud::with_neutron().await).await
+    }
+
     /// With this quota hook.
     pub(crate) async fn with_quota(quota: Option<QuotaHook>) -> Self {
         let (store, kept) = place::fresh().await;

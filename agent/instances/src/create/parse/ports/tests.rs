@@ -78,6 +78,10 @@ fn a_mechanism_that_the_agent_lacks_is_refused_with_the_port_and_its_name() {
             "binding:vif_type hw_veb",
         ),
         (
+            refusal(|it| it.vif_type = "vhostuser".to_owned()),
+            "binding:vif_type vhostuser",
+        ),
+        (
             refusal(|it| it.vnic_type = "direct".to_owned()),
             "binding:vnic_type direct",
         ),

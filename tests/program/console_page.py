@@ -5,9 +5,11 @@ Usage: console_page.py URL SCREENSHOT     prints the title of the page
 Needs selenium, Chromium and its driver.
 """
 
+import shutil
 import sys
 
 from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.support.ui import WebDriverWait
 
 # Seconds.
@@ -25,7 +27,9 @@ def main(url, screenshot):
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=900,600"):
         options.add_argument(argument)
-    browser = webdriver.Chrome(options=options)
+    # Without the paths selenium downloads a browser.
+    options.binary_location = shutil.which("chromium")
+    browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
         browser.get(url)
         wait = WebDriverWait(browser, LIMIT)

@@ -1,6 +1,6 @@
 """Opens noVNC's page in Chromium until it shows the screen of a guest.
 
-Usage: console_page.py URL SCREENSHOT     prints the title of the page
+Usage: console_page.py URL SCREENSHOT     prints what the bar at the top says
 
 Needs selenium, Chromium and its driver.
 """
@@ -33,10 +33,11 @@ def main(url, screenshot):
     try:
         browser.get(url)
         wait = WebDriverWait(browser, LIMIT)
-        wait.until(lambda page: page.title.startswith("Connected to"))
+        status = lambda: browser.find_element("id", "status").text
+        wait.until(lambda _: status().startswith("Connected to"))
         wait.until(lambda page: page.execute_script(IS_DRAWN))
         browser.save_screenshot(screenshot)
-        print(browser.title)
+        print(status())
     finally:
         browser.quit()
 

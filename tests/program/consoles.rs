@@ -129,8 +129,8 @@ fn browse(page: &str) {
     let ended = command.output().expect("it starts");
     let errors = String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{errors}");
-    let title = String::from_utf8_lossy(&ended.stdout);
-    assert!(title.starts_with("Connected to QEMU"), "{title}");
+    let status = String::from_utf8_lossy(&ended.stdout);
+    assert!(status.starts_with("Connected to QEMU"), "{status}");
 }
 
 #[test]

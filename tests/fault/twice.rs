@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use berth_client::{HttpService, TransportError};
 use berth_fault_injection::InjectionPoint;
+use berth_tests::sample::one_of;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use uuid::Uuid;
@@ -16,7 +17,7 @@ use crate::scenarios::FaultScenario;
 use crate::sweep::{CleanRun, on_all_processors};
 
 /// One case of so many is run twice.
-const EVERY: usize = 60;
+const EVERY: usize = 20 * one_of(3);
 
 /// Where two runs part; none: they are one and the same.
 fn parting(one: &Case, other: &Case) -> Option<String> {

@@ -12,12 +12,12 @@ use uuid::Uuid;
 use crate::real_neutron::cloud::NetworkCloud;
 use crate::real_neutron::port_stage::{Goal, PortStage, action_id, arrives};
 
-/// A stage whose host has a network card on `storage`, and whose given port is direct, on a VLAN.
+/// A stage with a host that has a network card on `storage`. The given port is direct and on a VLAN.
 async fn direct_stage(name: &str) -> PortStage {
     function_stage(name, "direct").await
 }
 
-/// A stage whose host has a network card on `storage`, and whose given port is of this kind, on a VLAN.
+/// A stage with a host that has a network card on `storage`. The given port has this vnic_type and is on a VLAN.
 async fn function_stage(name: &str, vnic_type: &str) -> PortStage {
     let stage = PortStage::new(name).await;
     stage.stage.add_network_card("storage", 2).await;

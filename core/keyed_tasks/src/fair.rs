@@ -1,4 +1,4 @@
-//! [`FairPermits`]: a semaphore whose permits go to its owners in turn. An owner with much work does not delay the others.
+//! [`FairPermits`]: a fair semaphore. Owners get permits in turn, so that one with much work does not delay the others.
 //!
 //! ```text
 //! waiting: a1 a2 a3 a4 ... , then b1       granted: a1 b1 a2 a3 a4 ...
@@ -56,7 +56,7 @@ struct PermitState<K: Key> {
     waiting: FairQueue<K, oneshot::Sender<FairPermit<K>>>,
 }
 
-/// A semaphore whose permits go to owners in turn. Clones share it.
+/// A fair semaphore: owners get permits in turn. Clones share it.
 pub struct FairPermits<K: Key> {
     state: Arc<Mutex<PermitState<K>>>,
 }

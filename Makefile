@@ -31,11 +31,11 @@ run: ## Show Berth on this machine and stay up as a node (ONCE=1: end after the 
 	@ONCE="$(ONCE)" packaging/scripts/run.sh
 
 test: ## Everything, the real Placement, Keystone, Glance, Cyborg, Neutron, MariaDB, PostgreSQL and libvirtd included
-	$(say) "what the tests need"
-	@$(NEED) build node peers
-	$(say) "building berth, and installing the peers meanwhile"
-	@tests/peers/install.sh & peers=$$!; built=0; cargo test --workspace --tests --no-run || built=$$?; \
-		wait $$peers || { echo "test: the peers were not installed; the lines above that begin with peers: say why" >&2; exit 1; }; \
+	$(say) "what the build needs"
+	@$(NEED) build
+	$(say) "building berth, and installing what the tests need meanwhile"
+	@{ $(NEED) node peers && tests/peers/install.sh; } & peers=$$!; built=0; cargo test --workspace --tests --no-run || built=$$?; \
+		wait $$peers || { echo "test: what the tests need was not installed; the lines above that begin with need: or peers: say why" >&2; exit 1; }; \
 		exit $$built
 	$(say) "testing"
 	@packaging/scripts/test.sh

@@ -126,8 +126,14 @@ for interface in /sys/class/net/eth*; do
     udhcpc -i "$interface" -s /etc/udhcpc.script -t 30 -T 2 -q -n >/dev/null 2>&1 &
 done
 [ ! -s /root/.ssh/authorized_keys ] || /usr/sbin/dropbear -R -E -s 2>/dev/console
-echo "berth-guest: ready" | tee /dev/tty0 2>/dev/null
 acpid -f -l /dev/null &
+# A press of the power button before acpid has opened the button is lost, and a guest that is ready may be asked to shut down.
+for try in $(seq 50); do
+    [ -e /dev/input/event0 ] || break
+    ls -l "/proc/$!/fd" 2>/dev/null | grep -q /dev/input/ && break
+    sleep 0.1
+done
+echo "berth-guest: ready" | tee /dev/tty0 2>/dev/null
 # What is typed on the serial console is a command.
 while read -r command; do sh -c "$command"; done
 exec sleep 2147483647

@@ -1,5 +1,6 @@
-//! The database server is stopped and restarted while writers claim the last units. Each request must be answered, with
-//! 503 or normally. Afterwards all acknowledged claims must exist, and the services must continue.
+//! The database server is stopped and restarted while writers claim the last units. Each request must
+//! get an answer: the normal one, 503, or 500 if it is unknown whether the database committed. Afterwards all acknowledged claims
+//! must exist, and the services must continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,12 @@ use serde_json::Value;
 use crate::claims::linear::{Verdict, verify};
 use crate::claims::trials::runtime;
 
-fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
+const WRITERS: u32 = 32;
+/// The server is killed after this many events: each writer has sent its first request, and some were answered.
+const EVENTS_BEFORE_KILL: u64 = WRITERS as u64 + 16;
+
+/// Kills the database server during a contest, starts it again, and checks the history of the contest.
+fn check_outage(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
     let begun = with_database(url, async |store| {
         let prepared = berth_placement::prepare(store).await;
         prepared.map_err(|error| ServicesError::Database(error.to_string()))?;
@@ -26,32 +32,31 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
     let services = Services::on_existing(url, 2, Isolation::default()).expect("they start");
     let contest = Contest {
         number: 1,
-        writers: 32,
+        writers: WRITERS,
         capacity: 24,
         releases: false,
         services: services.urls(),
     };
     let runtime = runtime();
-    let mut field = runtime.block_on(contest.open()).expect("a provider");
-    // By what has been asked and answered, not by time: when all have asked, and some were answered.
-    let (moments, over) = (field.moments(), AtomicBool::new(false));
+    let mut running = runtime.block_on(contest.open()).expect("a provider");
+    let (event_count, over) = (running.event_count(), AtomicBool::new(false));
     runtime.block_on(async {
         let killing = async {
-            while moments() < 48 && !over.load(Ordering::SeqCst) {
+            while event_count() < EVENTS_BEFORE_KILL && !over.load(Ordering::SeqCst) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             tokio::task::block_in_place(kill);
         };
-        let rushing = async {
-            let rushed = field.rush().await;
+        let writing = async {
+            let written = running.run_writers().await;
             over.store(true, Ordering::SeqCst);
-            rushed
+            written
         };
-        let (rushed, ()) = tokio::join!(rushing, killing);
-        rushed.expect("every request finishes");
+        let (written, ()) = tokio::join!(writing, killing);
+        written.expect("every request finishes");
     });
     let path = format!("/allocations/{}", consumer_uuid(1, 0));
-    // The server's last process may end a moment after its first.
+    // The processes of the server do not end at the same time.
     let begun = std::time::Instant::now();
     loop {
         let away = runtime.block_on(ask(&contest.services[0], Method::GET, &path, &Value::Null));
@@ -63,7 +68,7 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
         std::thread::sleep(Duration::from_millis(50));
     }
     start_again();
-    let mut history = runtime.block_on(field.finish(&contest.services));
+    let mut history = runtime.block_on(running.claim_remaining(&contest.services));
     let last = history.events.last().and_then(|event| event.answer());
     assert!(
         matches!(last, Some(ContestAnswer::Seen { .. })),
@@ -78,10 +83,10 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
     }
     let is_done = |event: &Event| event.answer() == Some(&ContestAnswer::Done);
     assert!(history.events.iter().any(is_done), "no claim succeeded");
-    let testimony = with_database(url, async |store| {
+    let change_log = with_database(url, async |store| {
         Ok(ProviderChangeLog::of(store, contest.number, contest.consumers()).await?)
     });
-    let order = place(&history, &testimony.expect("the database is there"));
+    let order = place(&history, &change_log.expect("the database is there"));
     let order = order.unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(verify(&history, &order), Verdict::Linearizable);
 }
@@ -90,7 +95,7 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
 fn an_outage_of_postgresql_during_many_claims_is_survived() {
     let server = Arc::new(Postgres::start().expect("it starts"));
     let database = server.create().expect("a database");
-    outlived(
+    check_outage(
         &database.url(),
         || server.kill(),
         || server.start_again().expect("it starts again"),
@@ -101,7 +106,7 @@ fn an_outage_of_postgresql_during_many_claims_is_survived() {
 fn an_outage_of_mariadb_during_many_claims_is_survived() {
     let server = Arc::new(MariaDb::start().expect("it starts"));
     let database = server.create().expect("a database");
-    outlived(
+    check_outage(
         &database.url(),
         || server.kill(),
         || server.start_again().expect("it starts again"),

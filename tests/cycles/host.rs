@@ -14,16 +14,16 @@ use serde_json::{Value, json};
 
 use crate::cycles::round::PROFILES;
 
-/// The cards that guests get whole.
+/// The cards of which a guest gets the whole card.
 pub(crate) const CARDS: [&str; 2] = ["0000:81:00.0", "0000:82:00.0"];
-/// How many mediated devices the third card makes.
-pub(crate) const PARTS: usize = 16;
+/// The number of mediated devices of the third card.
+pub(crate) const MDEVS: usize = 16;
 pub(crate) const NODE: &str = "card-host";
 
 /// No start takes this long, not even on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a round is taken to be before one was seen.
-const FIRST_PACE: Duration = Duration::from_secs(4);
+/// The expected duration of the first round.
+const FIRST_DURATION: Duration = Duration::from_secs(4);
 
 /// A host with libvirtd on which `berth up` runs.
 pub(crate) struct Host {
@@ -31,7 +31,7 @@ pub(crate) struct Host {
     pub(crate) libvirtd: Libvirtd,
     up: RunningBerth,
     lives: usize,
-    pace: Duration,
+    expected_duration: Duration,
 }
 
 /// `berth up` where it sees the cards.
@@ -86,7 +86,7 @@ impl Host {
             libvirtd,
             up,
             lives: 1,
-            pace: FIRST_PACE,
+            expected_duration: FIRST_DURATION,
         };
         host.wait_until_up();
         host.wait_for_devices();
@@ -119,7 +119,7 @@ impl Host {
         }
     }
 
-    /// Their former users are unknown, so they are reset first.
+    /// Waits until all devices are free. Their earlier users are unknown, so berth resets them first.
     fn wait_for_devices(&mut self) {
         let began = Instant::now();
         while self
@@ -127,7 +127,7 @@ impl Host {
             .iter()
             .filter(|handle| handle.contains("free"))
             .count()
-            < CARDS.len() + PARTS
+            < CARDS.len() + MDEVS
         {
             let (log, handles) = (self.log(), self.handles());
             assert!(began.elapsed() < PATIENCE, "{handles:#?}\n{log}");
@@ -135,7 +135,7 @@ impl Host {
         }
     }
 
-    /// SIGKILL, and another life over the same state.
+    /// Kills berth with SIGKILL, and starts it again on the same state.
     pub(crate) fn kill(&mut self) {
         self.up.kill();
         self.up = up(&mut self.home, &self.libvirtd);
@@ -143,39 +143,39 @@ impl Host {
         self.wait_until_up();
     }
 
-    /// Ends it; its exit code.
+    /// Stops berth, and returns its exit code.
     pub(crate) fn stop(self) -> i32 {
         self.up.stop(PATIENCE).expect("it ends").code
     }
 
-    /// How often it was started.
+    /// How often berth was started.
     pub(crate) fn lives(&self) -> usize {
         self.lives
     }
 
-    /// The end of what the present life has logged.
+    /// The last lines of the log of the running process.
     pub(crate) fn log(&self) -> String {
         let log = self.up.stderr();
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(60)..].join("\n")
     }
 
-    /// How long an undisturbed round takes here.
-    pub(crate) fn pace(&self) -> Duration {
-        self.pace
+    /// How long a round without kills takes on this machine: a moving average.
+    pub(crate) fn expected_duration(&self) -> Duration {
+        self.expected_duration
     }
 
-    /// That one took so long.
-    pub(crate) fn took(&mut self, time: Duration) {
-        self.pace = (self.pace * 3 + time) / 4;
+    /// Adds the duration of a round without kills to the average.
+    pub(crate) fn add_duration(&mut self, time: Duration) {
+        self.expected_duration = (self.expected_duration * 3 + time) / 4;
     }
 
-    /// What berth holds of memory, in KiB.
+    /// The resident memory of berth, in KiB.
     pub(crate) fn resident(&self) -> u64 {
         self.up.resident_kib()
     }
 
-    /// How many files, sockets and the like berth has open.
+    /// The number of open file descriptors of berth.
     pub(crate) fn open_files(&self) -> usize {
         let open = fs::read_dir(format!("/proc/{}/fd", self.up.pid()));
         open.map_or(0, Iterator::count)

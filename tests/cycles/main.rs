@@ -43,8 +43,8 @@ fn guests_are_created_and_deleted_through_kills_and_leave_nothing() {
     while done < cycles {
         let drawn = Round::draw(&rng, cycles - done, kills);
         done += drawn.guests.len() as u64;
-        let ran = drawn.run(&mut host);
-        report.ran(&drawn, &ran);
+        let result = drawn.run(&mut host);
+        report.add_round(&drawn, &result);
         if let Err(left) = host.settled(Some(&before)) {
             report.violated(format!(
                 "after {done} cycles, {drawn:?}:\n    {}",
@@ -52,7 +52,7 @@ fn guests_are_created_and_deleted_through_kills_and_leave_nothing() {
             ));
         }
         report.add_sample(done, host.lives(), host.resident(), host.open_files());
-        // What is left once is left for all rounds to come.
+        // A leftover of this round would be found again after each later round.
         if report.is_broken() {
             break;
         }

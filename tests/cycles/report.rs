@@ -25,7 +25,7 @@ struct ProcessSample {
 pub(crate) struct Report {
     seed: u64,
     kills: usize,
-    ran: usize,
+    active_guests: usize,
     samples: Vec<ProcessSample>,
     violations: Vec<String>,
 }
@@ -41,23 +41,23 @@ impl Report {
         Self {
             seed,
             kills: 0,
-            ran: 0,
+            active_guests: 0,
             samples: Vec::new(),
             violations: Vec::new(),
         }
     }
 
-    pub(crate) fn ran(&mut self, round: &Round, ran: &RoundResult) {
-        self.kills += ran.kills;
-        self.ran += ran.ran;
-        let violations = ran
+    pub(crate) fn add_round(&mut self, round: &Round, result: &RoundResult) {
+        self.kills += result.kills;
+        self.active_guests += result.active_guests;
+        let violations = result
             .violations
             .iter()
             .map(|what| format!("{what}; {round:?}"));
         self.violations.extend(violations);
-        // A long run is watched.
+        // Someone may watch a long run.
         if env::var_os(REPORT).is_some() {
-            let line = format!("{:.1} s  {round:?}\n", ran.took.as_secs_f64());
+            let line = format!("{:.1} s  {round:?}\n", result.took.as_secs_f64());
             let _ = io::stderr().write_all(line.as_bytes());
         }
     }
@@ -129,7 +129,7 @@ impl Report {
         let line = format!(
             "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
             self.samples.last().map_or(0, |sample| sample.cycles),
-            self.ran,
+            self.active_guests,
             self.kills,
             self.samples.last().map_or(0, |sample| sample.life),
             self.violations.len(),

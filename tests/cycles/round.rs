@@ -8,14 +8,14 @@ use berth_client::JitterRng;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::cycles::host::{CARDS, Host, PARTS};
+use crate::cycles::host::{CARDS, Host, MDEVS};
 
 /// How often a round polls its guests.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// No round takes this long, not even on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A device profile: its name, how many cards and how many parts of the third card it asks for.
+/// A device profile: its name, how many cards and how many mediated devices of the third card it asks for.
 pub(crate) const PROFILES: [(&str, usize, usize); 5] = [
     ("card", 1, 0),
     ("part", 0, 1),
@@ -29,15 +29,15 @@ pub(crate) const PROFILES: [(&str, usize, usize); 5] = [
 pub(crate) struct RoundGuest {
     uuid: Uuid,
     profile: usize,
-    /// It is deleted after this part of a round, whether it runs or not; none: once it runs.
-    early: Option<f64>,
+    /// It is deleted after this fraction of the expected duration of the round, active or not. None: once it is active.
+    delete_at: Option<f64>,
 }
 
-/// What one round does. Its numbers are parts of the time that an undisturbed round takes on this machine.
+/// What one round does. Its times are fractions of the expected duration: that of an undisturbed round on this machine.
 #[derive(Clone)]
 pub(crate) struct Round {
     pub(crate) guests: Vec<RoundGuest>,
-    /// When berth is killed; again: counted from the moment it is back.
+    /// When berth is killed. The second time counts from the restart.
     kills: Vec<f64>,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Debug for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for guest in &self.guests {
             write!(f, "{} {}", PROFILES[guest.profile].0, guest.uuid)?;
-            match guest.early {
+            match guest.delete_at {
                 Some(at) => write!(f, " deleted at {at:.2}, ")?,
                 None => write!(f, ", ")?,
             }
@@ -55,13 +55,13 @@ impl fmt::Debug for Round {
     }
 }
 
-/// What became of it.
+/// The result of a round.
 #[derive(Debug, Default)]
 pub(crate) struct RoundResult {
     pub(crate) took: Duration,
     pub(crate) kills: usize,
-    /// How many of its guests ran and had their devices.
-    pub(crate) ran: usize,
+    /// The number of guests that became active.
+    pub(crate) active_guests: usize,
     pub(crate) violations: Vec<String>,
 }
 
@@ -71,25 +71,25 @@ fn below(rng: &JitterRng, end: usize) -> usize {
 }
 
 impl Round {
-    /// The next one, of so many guests at most.
+    /// Draws a round of at most so many guests.
     pub(crate) fn draw(rng: &JitterRng, most: u64, kills: bool) -> Self {
-        let (mut cards, mut parts) = (CARDS.len(), PARTS);
+        let (mut cards, mut mdevs) = (CARDS.len(), MDEVS);
         let mut guests = Vec::new();
         let wanted = 4 + below(rng, 5);
         for _ in 0..wanted.min(usize::try_from(most).unwrap_or(usize::MAX)) {
             let profile = below(rng, PROFILES.len());
             let (high, low) = (rng.next(), rng.next());
-            let early = (below(rng, 4) == 0).then(|| rng.fraction());
-            let (_, of_cards, of_parts) = PROFILES[profile];
-            if of_cards > cards || of_parts > parts {
+            let delete_at = (below(rng, 4) == 0).then(|| rng.fraction());
+            let (_, of_cards, of_mdevs) = PROFILES[profile];
+            if of_cards > cards || of_mdevs > mdevs {
                 continue;
             }
-            (cards, parts) = (cards - of_cards, parts - of_parts);
+            (cards, mdevs) = (cards - of_cards, mdevs - of_mdevs);
             let bytes = *Uuid::from_u64_pair(high, low).as_bytes();
             guests.push(RoundGuest {
                 uuid: uuid::Builder::from_random_bytes(bytes).into_uuid(),
                 profile,
-                early,
+                delete_at,
             });
         }
         let kills = match below(rng, 4) {
@@ -101,29 +101,34 @@ impl Round {
         Self { guests, kills }
     }
 
-    /// Asks for its guests, kills, and asks again until they are gone.
+    /// Requests its guests, kills berth, and polls until all guests are deleted.
     pub(crate) fn run(&self, host: &mut Host) -> RoundResult {
-        let mut ran = RoundResult::default();
-        let pace = host.pace();
+        let mut result = RoundResult::default();
+        let expected = host.expected_duration();
         let began = Instant::now();
         let mut since = began;
-        let mut kills = self.kills.iter().map(|part| pace.mul_f64(*part)).peekable();
+        let mut kills = self
+            .kills
+            .iter()
+            .map(|fraction| expected.mul_f64(*fraction))
+            .peekable();
         let mut asked = vec![false; self.guests.len()];
         let mut deleted = vec![false; self.guests.len()];
         let mut gone = vec![false; self.guests.len()];
         while gone.contains(&false) {
             if began.elapsed() > PATIENCE {
                 let shown = host.guests().unwrap_or_default();
-                ran.violations
+                result
+                    .violations
                     .push(format!("the guests are not gone: {shown}"));
                 break;
             }
             if kills.next_if(|at| since.elapsed() >= *at).is_some() {
                 host.kill();
-                ran.kills += 1;
+                result.kills += 1;
                 since = Instant::now();
             }
-            // What is not answered is asked again.
+            // A request without an answer is sent again.
             let Some(shown) = host.guests() else {
                 sleep(POLL_INTERVAL);
                 continue;
@@ -139,22 +144,22 @@ impl Round {
                     asked[n] = host.create(&guest.body(host));
                     continue;
                 }
-                let early = guest
-                    .early
-                    .is_some_and(|at| began.elapsed() >= pace.mul_f64(at));
+                let delete_now = guest
+                    .delete_at
+                    .is_some_and(|at| began.elapsed() >= expected.mul_f64(at));
                 match status {
                     None => {
                         if !deleted[n] {
-                            ran.violations.push(format!("{uuid} is forgotten"));
+                            result.violations.push(format!("{uuid} is forgotten"));
                         }
                         gone[n] = true;
                     }
                     Some("deleting") => {}
                     Some("active") => {
                         if !deleted[n] {
-                            ran.ran += 1;
+                            result.active_guests += 1;
                             let wrong = host.wrong_devices(&uuid, PROFILES[guest.profile]);
-                            ran.violations.extend(wrong);
+                            result.violations.extend(wrong);
                         }
                         deleted[n] = true;
                         host.delete(&uuid);
@@ -162,13 +167,13 @@ impl Round {
                     Some("error") => {
                         let fault = shown.map_or(Value::Null, |shown| shown["fault"].clone());
                         let what = format!("{uuid} did not come up: {fault}");
-                        if !ran.violations.contains(&what) {
-                            ran.violations.push(what);
+                        if !result.violations.contains(&what) {
+                            result.violations.push(what);
                         }
                         deleted[n] = true;
                         host.delete(&uuid);
                     }
-                    Some(_) if early => {
+                    Some(_) if delete_now => {
                         deleted[n] = true;
                         host.delete(&uuid);
                     }
@@ -177,11 +182,11 @@ impl Round {
             }
             sleep(POLL_INTERVAL);
         }
-        ran.took = began.elapsed();
-        if ran.kills == 0 {
-            host.took(ran.took);
+        result.took = began.elapsed();
+        if result.kills == 0 {
+            host.add_duration(result.took);
         }
-        ran
+        result
     }
 }
 

@@ -106,7 +106,7 @@ impl SweepPart {
     /// What `make test` runs.
     const SAMPLE: SweepPart = SweepPart {
         number: 1,
-        of: one_of(5),
+        of: one_of(8),
     };
 
     pub(crate) fn asked_for() -> Self {

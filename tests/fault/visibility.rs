@@ -16,7 +16,7 @@ use crate::sweep::on_all_processors;
 use crate::watched::{PersistentFault, UnitObservation, WatchedRun, watch};
 
 /// One of so many lasting faults is watched.
-const CELLS: usize = one_of(9);
+const CELLS: usize = one_of(13);
 
 /// Where a fault is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

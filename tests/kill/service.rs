@@ -122,21 +122,21 @@ impl KilledServices {
             releases: false,
             services: urls.clone(),
         };
-        let mut field = self.runtime.block_on(contest.open())?;
-        // Of several one may go on.
+        let mut running = self.runtime.block_on(contest.open())?;
+        // If there are several services, one of them may survive.
         let spared = match urls.len() {
             1 => urls.len(),
             several => (rng.next() % (several as u64 + 1)) as usize,
         };
-        // By what has been asked and answered, not by time: a slow machine is struck as a quick one is.
-        let (moment, moments) = (1 + rng.next() % 90, field.moments());
+        // The kill waits for a number of events, not for a time: it comes at the same place on a slow machine.
+        let (kill_after, event_count) = (1 + rng.next() % 90, running.event_count());
         let over = AtomicBool::new(false);
-        // The first of all kills comes when a reshape was done, so that of many some surely were.
+        // The first kill waits until a reshape was done, so that each run contains one.
         let waits = self.sums.kills == 0;
         let moved = Arc::new(AtomicBool::new(false));
         let services = &mut self.services;
         let hosts = std::mem::take(&mut self.hosts);
-        let (rushed, hosts) = self.runtime.block_on(async {
+        let (written, hosts) = self.runtime.block_on(async {
             let mut reshaping = JoinSet::new();
             for mut host in hosts {
                 let (urls, moved) = (urls.clone(), Arc::clone(&moved));
@@ -146,10 +146,10 @@ impl KilledServices {
                 });
             }
             let killing = async {
-                while moments() < moment && !over.load(Ordering::SeqCst) {
+                while event_count() < kill_after && !over.load(Ordering::SeqCst) {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
-                // Each holds one; and this is the last.
+                // Each host holds a reference; the last one is this task's.
                 while waits && !moved.load(Ordering::SeqCst) && Arc::strong_count(&moved) > 1 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -159,23 +159,23 @@ impl KilledServices {
                     }
                 });
             };
-            let rushing = async {
-                let rushed = field.rush().await;
+            let writing = async {
+                let written = running.run_writers().await;
                 over.store(true, Ordering::SeqCst);
-                rushed
+                written
             };
-            let (rushed, ()) = tokio::join!(rushing, killing);
-            (rushed, reshaping.join_all().await)
+            let (written, ()) = tokio::join!(writing, killing);
+            (written, reshaping.join_all().await)
         });
         self.hosts = hosts;
-        rushed?;
+        written?;
         self.sums.kills += 1;
         self.settle()?;
         self.services
             .start_again()
             .map_err(|error| error.to_string())?;
         let urls = self.services.urls();
-        let history = self.runtime.block_on(field.finish(&urls));
+        let history = self.runtime.block_on(running.claim_remaining(&urls));
         self.runtime.block_on(async {
             for host in &mut self.hosts {
                 host.check(&urls[0]).await?;

@@ -55,11 +55,15 @@ make_venv() {
     quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
     local pip=("$VENV/bin/python" -m pip install --no-input --disable-pip-version-check)
     grep -v '^uWSGI==' "$HERE/requirements.txt" >"$PEERS/wheels.txt"
-    quietly pip "${pip[@]}" -r "$PEERS/wheels.txt" ||
+    # The list names every package, so pip need not search for dependencies. Python compiles a module when it is first imported:
+    # most modules are never imported here.
+    quietly pip "${pip[@]}" --no-deps --no-compile -r "$PEERS/wheels.txt" ||
         fail "pip could not install requirements.txt (its last words are above); it needs a package index (network)"
     # Never from pip's cache: uWSGI holds the interpreter it was compiled against, which may have been another then.
-    quietly uwsgi "${pip[@]}" --no-cache-dir "$(grep '^uWSGI==' "$HERE/requirements.txt")" ||
+    quietly uwsgi "${pip[@]}" --no-deps --no-cache-dir "$(grep '^uWSGI==' "$HERE/requirements.txt")" ||
         fail "pip could not compile uWSGI (its last words are above); it needs a C compiler and python3-dev"
+    quietly pip-check "$VENV/bin/python" -m pip --disable-pip-version-check check ||
+        fail "requirements.txt lacks a package, or has a version that another package does not accept (above)"
 }
 
 # Debian's packages, unpacked and not installed: the system gets no broker, port mapper or switch that would start with it.

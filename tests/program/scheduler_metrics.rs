@@ -44,6 +44,10 @@ fn the_schedulers_metrics_are_on_the_agents_and_the_conductors_page() {
     assert!(!page.contains(GUESTS), "{page}");
     let profile = ["accelerator", "profile", "create", "gpu", "--group"];
     host.done(&[&profile[..], &["resources:PGPU=1"]].concat());
+    // A device that is still being cleaned would make the conductor search twice.
+    host.until(&["device", "list"], |all| {
+        !all.is_empty() && all.iter().all(|it| it["state"] == "free")
+    });
     // Of two devices each guest has one.
     for (number, name) in ["one", "two"].into_iter().enumerate() {
         host.create(name);

@@ -9,7 +9,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use berth_agent_api::{EventSources, compute_api};
+use berth_agent_api::{EventAuth, compute_api};
 use berth_agent_instances::ExternalEvents;
 use berth_agent_journal::SqlJournal;
 use berth_client::IdentityClient;
@@ -49,7 +49,7 @@ struct EventReceiver {
     /// The URL of a compute API, without `/v2.1`, for guests without a mailbox: a user of the API cannot choose the
     /// UUID.
     compute: Option<String>,
-    sources: Option<EventSources>,
+    sources: Option<EventAuth>,
 }
 
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Nova {
 
     /// From now on agents validate tokens with this Keystone.
     pub(crate) fn open(&self, identity: &IdentityClient) {
-        let sources = EventSources::WithToken {
+        let sources = EventAuth::WithToken {
             identity: Box::new(identity.clone()),
             roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
         };
@@ -100,7 +100,7 @@ impl Nova {
     }
 
     /// Who may tell events.
-    pub(crate) fn sources(&self) -> EventSources {
+    pub(crate) fn sources(&self) -> EventAuth {
         self.receiver()
             .sources
             .clone()

@@ -262,7 +262,7 @@ async fn an_attached_port_claims_once_and_gives_it_back_whatever_fails_on_the_wa
     }
     // At least: the port is given and bound, and its resources claimed; then they are released, and the port is free.
     assert!(cases.len() >= 12, "{cases:?}");
-    for (number, (faulty, side)) in cases.into_iter().enumerate().step_by(one_of(5)) {
+    for (number, (faulty, side)) in cases.into_iter().enumerate().step_by(one_of(9)) {
         for fault in [BootFault::Kill, BootFault::Error] {
             let number = 2 * number + usize::from(fault == BootFault::Kill) + 1;
             for (change, amounts) in [("attach", (6000, 40)), ("detach", (0, 0))] {

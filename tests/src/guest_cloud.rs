@@ -55,7 +55,7 @@ pub use node::{AgentReachability, ComputeNode};
 
 use crate::cloud::Cloud;
 use crate::fault::{HarnessClock, busy};
-use processes::{Controller, Present};
+use processes::{Controller, CurrentProcess};
 use services::CloudService;
 
 /// The node of the first host.
@@ -96,7 +96,7 @@ pub struct GuestCloud {
     /// The effects of agents and conductor.
     pub effects: CloudEffects,
     conductor_db: Arc<berth_conductor::journal::SqlBootJournal>,
-    conductor: Present<Controller>,
+    conductor: CurrentProcess<Controller>,
     api: Option<api::CloudComputeApi>,
     processes: Arc<std::sync::Mutex<JoinSet<()>>>,
 }

@@ -1,8 +1,8 @@
 //! The part of Nova's compute API that the agent implements: `POST /v2.1/os-server-external-events` (microversions 2.1
 //! to 2.82), and the version documents that clients request first.
 //!
-//! An event for an unknown guest gets the code 422 in a 207 response, as in Nova for an instance without a host. Cyborg would take a 404
-//! for a failed bind; and a guest that starts to wait later reads the state of its accelerator requests itself.
+//! An event for an unknown guest gets the code 422 in a 207 response, as in Nova for an instance without a host. With a 404, Cyborg
+//! would treat the bind as failed. The event is not needed later: a guest that starts to wait reads its accelerator requests first.
 
 mod body;
 mod version;
@@ -30,9 +30,9 @@ use crate::compute_api::version::{ComputeMicroversion, with_version_headers};
 pub(crate) const BODY_LIMIT: usize = 64 << 10;
 const EVENTS: &str = "/v2.1/os-server-external-events";
 
-/// Authentication of clients that report events.
+/// How clients that report events are authenticated.
 #[derive(Clone)]
-pub enum EventSources {
+pub enum EventAuth {
     /// No token is needed: for peers of the unix socket, and with `auth_strategy = noauth2`.
     NoToken,
     /// The client needs a Keystone token with one of these roles (Nova's rule: `service` or `admin`).
@@ -46,13 +46,13 @@ pub enum EventSources {
 struct EventApiState {
     journal: Arc<dyn GuestJournal>,
     events: ExternalEvents,
-    sources: EventSources,
+    auth: EventAuth,
 }
 
 pub fn compute_api(
     journal: Arc<dyn GuestJournal>,
     events: ExternalEvents,
-    sources: EventSources,
+    auth: EventAuth,
 ) -> Router {
     Router::new()
         .route("/v2.1", get(version::document))
@@ -62,7 +62,7 @@ pub fn compute_api(
         .with_state(EventApiState {
             journal,
             events,
-            sources,
+            auth,
         })
 }
 
@@ -75,7 +75,7 @@ async fn report_events(
         Ok(version) => version,
         Err(message) => return fault(StatusCode::NOT_ACCEPTABLE, &message),
     };
-    if let Err(refused) = check_token(&state.sources, &headers).await {
+    if let Err(refused) = check_token(&state.auth, &headers).await {
         return with_version_headers(version, refused);
     }
     let answer = match body {
@@ -89,8 +89,8 @@ async fn report_events(
     with_version_headers(version, answer)
 }
 
-async fn check_token(sources: &EventSources, headers: &HeaderMap) -> Result<(), Response> {
-    let EventSources::WithToken { identity, roles } = sources else {
+async fn check_token(auth: &EventAuth, headers: &HeaderMap) -> Result<(), Response> {
+    let EventAuth::WithToken { identity, roles } = auth else {
         return Ok(());
     };
     let unauthorized = || fault(StatusCode::UNAUTHORIZED, "The request needs a valid token.");

@@ -25,7 +25,7 @@ use berth_virt::{GuestError, GuestPowerOutcome, InterfaceOutcome, VirtDriver};
 use berth_wire::guest::{ActionId, GuestAction, NoActionId};
 use serde::Deserialize;
 
-use crate::compute_api::{EventSources, compute_api};
+use crate::compute_api::{EventAuth, compute_api};
 use crate::instances::body::{ActionRequest, CreationRequest};
 use crate::refusal::refusal;
 
@@ -71,7 +71,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
         "/v1/guests/{uuid}/console/{kind}",
-        "A console of a running guest: `vnc` (its screen) or `serial` (its first serial port).\n\n- 200: where it is on this host.\n- 101, for a request with `Connection: upgrade` and `Upgrade: berth-console`: the connection then carries the bytes of the console, and ends with the guest.\n- 404: the kind is unknown, or there is no such guest.\n- 409 `no_console`: the guest does not run, or was started without this console.\n- 409 `busy`: the console has its most connections: one for `serial`, eight for `vnc`.",
+        "A console of a running guest: `vnc` (its screen) or `serial` (its first serial port).\n\n- 200: where it is on this host.\n- 101, for a request with `Connection: upgrade` and `Upgrade: berth-console`: the connection then carries the bytes of the console, and ends with the guest.\n- 404: the kind is unknown, or there is no such guest.\n- 409 `no_console`: the guest does not run, or was started without this console.\n- 409 `busy`: the console has its maximum number of connections: one for `serial`, eight for `vnc`.",
     ),
     (
         "GET",
@@ -86,7 +86,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v2.1/os-server-external-events",
-        "Nova's external events: the bind of an accelerator request has ended (microversion 2.82).",
+        "Nova's external events: an accelerator request was bound, or could not be bound (microversion 2.82).",
     ),
 ];
 
@@ -112,7 +112,7 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
         Arc::clone(guests.journal()),
         guests.events().clone(),
         // The socket has already checked the client.
-        EventSources::NoToken,
+        EventAuth::NoToken,
     ))
 }
 

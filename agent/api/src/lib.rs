@@ -42,7 +42,7 @@ mod state;
 pub use admin::{AdminListeners, AdminOptions, AdminServer, TlsListen};
 pub use berth_audit::AuditTrail;
 pub use berth_serve::{ClientFiles, ReloadableTls, SubjectName, TlsError, TlsFile, TlsFiles};
-pub use compute_api::{EventSources, compute_api};
+pub use compute_api::{EventAuth, compute_api};
 pub use embedded_socket::EmbeddedSocket;
 pub use error::AdminError;
 pub use metrics_page::RenderMetrics;

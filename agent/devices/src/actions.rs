@@ -6,7 +6,9 @@
 
 use std::fmt;
 
-use berth_agent_journal::{JournalError, NamedDevice, Quarantine, QuarantineStays, QuarantinedBy};
+use berth_agent_journal::{
+    JournalError, NamedDevice, Quarantine, QuarantineAfterReset, QuarantinedBy,
+};
 use berth_model::{ArqUuid, ConsumerUuid};
 use berth_virt::{DeviceError, GuestError, OfferedHandle, VirtDriver};
 
@@ -15,7 +17,7 @@ use crate::report::wanted_device;
 use crate::reset::{DeviceResetError, ResetOutcome, ResetRequest};
 
 /// Maximum length of a reason, in characters.
-const LONGEST: usize = 300;
+const MAX_REASON_CHARS: usize = 300;
 
 /// A risk that an operator accepts by name.
 #[derive(
@@ -75,7 +77,7 @@ pub enum ActError {
          device list"
     )]
     NotFound { name: String },
-    #[error("reason: expected 1 to {LONGEST} characters without control characters")]
+    #[error("reason: expected 1 to {MAX_REASON_CHARS} characters without control characters")]
     Reason,
     #[error(
         "device {name} is in use by guest {guest}: delete that guest first (berth guest delete {guest})"
@@ -138,16 +140,16 @@ impl<D: VirtDriver> DeviceManager<D> {
     /// Resets a free device, or each handle of a card. A quarantine remains.
     ///
     /// Errors: the device is unknown or in use, or the reset fails and the device is quarantined.
-    pub async fn reset(&self, name: &str, doing: ActionMode) -> Result<ActionReport, ActError> {
+    pub async fn reset(&self, name: &str, mode: ActionMode) -> Result<ActionReport, ActError> {
         let handles = self.resolve_name(name)?;
         for handle in &handles {
             self.check_free(handle).await?;
         }
-        if doing == ActionMode::DryRun {
+        if mode == ActionMode::DryRun {
             return Ok(report(&handles, "would be reset"));
         }
         for handle in &handles {
-            self.reset_now(handle, QuarantineStays::Yes).await?;
+            self.reset_now(handle, QuarantineAfterReset::Keep).await?;
         }
         Ok(report(&handles, "reset and verified"))
     }
@@ -159,11 +161,11 @@ impl<D: VirtDriver> DeviceManager<D> {
         &self,
         name: &str,
         reason: &str,
-        doing: ActionMode,
+        mode: ActionMode,
     ) -> Result<ActionReport, ActError> {
         let handles = self.resolve_name(name)?;
         let reason = check_reason(reason)?;
-        if doing == ActionMode::DryRun {
+        if mode == ActionMode::DryRun {
             return Ok(report(&handles, "would be quarantined"));
         }
         let why = Quarantine::new(reason, QuarantinedBy::Operator);
@@ -185,20 +187,23 @@ impl<D: VirtDriver> DeviceManager<D> {
         &self,
         name: &str,
         risk: Option<Risk>,
-        doing: ActionMode,
+        mode: ActionMode,
     ) -> Result<ActionReport, ActError> {
         let handles = self.resolve_name(name)?;
         let quarantined = {
             let table = self.table();
-            let is_aside =
+            let is_quarantined =
                 |handle: &OfferedHandle| table.register.quarantines.contains_key(&handle.name());
-            handles.into_iter().filter(is_aside).collect::<Vec<_>>()
+            handles
+                .into_iter()
+                .filter(is_quarantined)
+                .collect::<Vec<_>>()
         };
         if quarantined.is_empty() {
             let name = name.to_owned();
             return Err(ActError::NotQuarantined { name });
         }
-        if doing == ActionMode::DryRun {
+        if mode == ActionMode::DryRun {
             return Ok(report(
                 &quarantined,
                 "would be reset, and released if that succeeds",
@@ -206,7 +211,7 @@ impl<D: VirtDriver> DeviceManager<D> {
         }
         for handle in &quarantined {
             match (self.check_free(handle).await, risk) {
-                (Ok(()), None) => self.reset_now(handle, QuarantineStays::No).await?,
+                (Ok(()), None) => self.reset_now(handle, QuarantineAfterReset::End).await?,
                 (Ok(()), Some(Risk::UncleanDevice)) => {
                     let name = handle.name();
                     tracing::warn!(device = %name, "device released from quarantine by an operator without a reset");
@@ -231,16 +236,16 @@ impl<D: VirtDriver> DeviceManager<D> {
     async fn reset_now(
         &self,
         handle: &OfferedHandle,
-        quarantine: QuarantineStays,
+        quarantine: QuarantineAfterReset,
     ) -> Result<(), ActError> {
         let name = handle.name();
-        let order = ResetRequest {
+        let request = ResetRequest {
             release_count: self.release_count(&name),
             quarantine,
             failures: 0,
         };
         match self
-            .reset_free(&name, &wanted_device(handle), order)
+            .reset_free(&name, &wanted_device(handle), request)
             .await?
         {
             ResetOutcome::Clean(_) => {
@@ -290,7 +295,9 @@ impl<D: VirtDriver> DeviceManager<D> {
 
 fn check_reason(reason: &str) -> Result<&str, ActError> {
     let reason = reason.trim();
-    if reason.is_empty() || reason.chars().count() > LONGEST || reason.chars().any(char::is_control)
+    if reason.is_empty()
+        || reason.chars().count() > MAX_REASON_CHARS
+        || reason.chars().any(char::is_control)
     {
         return Err(ActError::Reason);
     }

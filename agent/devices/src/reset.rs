@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use berth_agent_journal::{
-    JournalError, NamedDevice as _, Quarantine, QuarantineStays, QuarantinedBy, ResetEnd,
+    JournalError, NamedDevice as _, Quarantine, QuarantineAfterReset, QuarantinedBy, ResetEnd,
     ResetStart, names,
 };
 use berth_agent_tracker::backoff::LoopBackoff;
@@ -55,7 +55,7 @@ pub enum DeviceResetError {
 pub(super) struct ResetRequest {
     /// The release count that the reset belongs to.
     pub(super) release_count: Option<i64>,
-    pub(super) quarantine: QuarantineStays,
+    pub(super) quarantine: QuarantineAfterReset,
     /// Number of previous failures with a cause that may be temporary.
     pub(super) failures: u32,
 }
@@ -69,7 +69,7 @@ impl<D: VirtDriver> DeviceManager<D> {
             && table.is_fit(&unclean.name)
     }
 
-    /// When the next failed reset is retried. Retries due before `after` are running, or wait for an event.
+    /// The earliest retry of a failed reset that is later than `after`.
     pub(super) fn next_retry(&self, after: Instant) -> Option<Instant> {
         let table = self.table();
         let times = table
@@ -115,12 +115,12 @@ impl<D: VirtDriver> DeviceManager<D> {
 
     /// Repeats an interrupted reset. A failure quarantines the device.
     pub(super) async fn reset_interrupted(&self, name: &str, device: &WantedDevice) {
-        let order = ResetRequest {
+        let request = ResetRequest {
             release_count: None,
-            quarantine: QuarantineStays::Yes,
+            quarantine: QuarantineAfterReset::Keep,
             failures: TRIES,
         };
-        let text = match self.reset_free(name, device, order).await {
+        let text = match self.reset_free(name, device, request).await {
             Ok(ResetOutcome::Clean(reset)) => {
                 self.table().reset_attempts.remove(name);
                 self.clear_message(&subject(name));
@@ -144,18 +144,21 @@ impl<D: VirtDriver> DeviceManager<D> {
     }
 
     /// Removes mediated devices without a user, and returns their names. Devices that are bound, being cleaned or
-    /// quarantined have a user. Each device is checked once per process, because this process leaves none.
+    /// quarantined have a user. Each device is checked once per process, because only an earlier process can leave an orphan.
     pub async fn remove_orphan_mdevs(&self) -> Result<Vec<String>, JournalError> {
         self.refresh().await?;
         let mut removed = Vec::new();
         for handle in self.free_mdevs() {
             let name = handle.name();
-            let order = ResetRequest {
+            let request = ResetRequest {
                 release_count: None,
-                quarantine: QuarantineStays::Yes,
+                quarantine: QuarantineAfterReset::Keep,
                 failures: 0,
             };
-            match self.reset_free(&name, &wanted_device(&handle), order).await {
+            match self
+                .reset_free(&name, &wanted_device(&handle), request)
+                .await
+            {
                 Ok(ResetOutcome::Clean(reset)) => {
                     self.table().checked_mdevs.insert(name.clone());
                     if reset == DeviceReset::Removed {
@@ -174,13 +177,13 @@ impl<D: VirtDriver> DeviceManager<D> {
     /// Reclaims a device that was prepared for an instance that no longer exists: resets it and returns it to its
     /// driver, or removes it. Returns whether that was done. A failed reset is retried, or quarantines the device.
     pub async fn reclaim_leftover(&self, left: &WantedDevice) -> Result<bool, DeviceResetError> {
-        let order = ResetRequest {
+        let request = ResetRequest {
             release_count: None,
-            quarantine: QuarantineStays::Yes,
+            quarantine: QuarantineAfterReset::Keep,
             failures: 0,
         };
         let name = left.device.name();
-        let text = match self.reset_free(&name, left, order).await? {
+        let text = match self.reset_free(&name, left, request).await? {
             ResetOutcome::Clean(_) => {
                 self.clear_message(&subject(&name));
                 return Ok(true);
@@ -227,7 +230,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     /// Cleans one device after its release.
     pub(super) async fn clean(&self, unclean: &UncleanHandle) {
         let name = &unclean.name;
-        if self.was_cleaned(unclean).await {
+        if self.use_reset_at_deletion(unclean).await {
             self.table().reset_attempts.remove(name);
             self.clear_message(&subject(name));
             tracing::debug!(device = %name, "device reset at its release and free");
@@ -238,12 +241,12 @@ impl<D: VirtDriver> DeviceManager<D> {
             .reset_attempts
             .get(name)
             .map_or(0, |attempt| attempt.failures);
-        let order = ResetRequest {
+        let request = ResetRequest {
             release_count: Some(unclean.release_count),
-            quarantine: QuarantineStays::Yes,
+            quarantine: QuarantineAfterReset::Keep,
             failures,
         };
-        let (failures, text) = match self.reset_free(name, &unclean.wanted, order).await {
+        let (failures, text) = match self.reset_free(name, &unclean.wanted, request).await {
             Ok(ResetOutcome::Clean(reset)) => {
                 self.table().reset_attempts.remove(name);
                 self.clear_message(&subject(name));
@@ -286,8 +289,9 @@ impl<D: VirtDriver> DeviceManager<D> {
         }
     }
 
-    /// Whether the reset at the guest's end satisfies this request. An error counts as no.
-    async fn was_cleaned(&self, unclean: &UncleanHandle) -> bool {
+    /// Uses the reset that was done when the guest was deleted, and requests a report. Returns false if there is none, or on an
+    /// error.
+    async fn use_reset_at_deletion(&self, unclean: &UncleanHandle) -> bool {
         let name = &unclean.name;
         if !matches!(self.used_by(&unclean.wanted, name).await, Ok(None)) {
             return false;
@@ -308,7 +312,7 @@ impl<D: VirtDriver> DeviceManager<D> {
         &self,
         name: &str,
         wanted: &WantedDevice,
-        order: ResetRequest,
+        request: ResetRequest,
     ) -> Result<ResetOutcome, DeviceResetError> {
         if let Some(guest) = self.used_by(wanted, name).await? {
             return Ok(ResetOutcome::Held(guest));
@@ -323,10 +327,10 @@ impl<D: VirtDriver> DeviceManager<D> {
         let reset = self.inner.driver.reset_device(wanted).await;
         let end = match &reset {
             Ok(_) => ResetEnd::Clean {
-                release_count: order.release_count,
-                quarantine: order.quarantine,
+                release_count: request.release_count,
+                quarantine: request.quarantine,
             },
-            Err(error) => failed_outcome(error, order),
+            Err(error) => failed_outcome(error, request),
         };
         self.finish_reset(name, end).await?;
         refreshed.and(self.refresh().await)?;
@@ -423,8 +427,8 @@ fn subject(name: &str) -> String {
 }
 
 /// The stored outcome of a failed reset.
-fn failed_outcome(error: &DeviceError, order: ResetRequest) -> ResetEnd {
-    match must_quarantine(error, order.failures + 1) {
+fn failed_outcome(error: &DeviceError, request: ResetRequest) -> ResetEnd {
+    match must_quarantine(error, request.failures + 1) {
         false => ResetEnd::Unknown,
         true => ResetEnd::Failed(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
     }

@@ -141,8 +141,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Runs a power action. A desired state that is in the journal is reached even if the agent is killed.
     ///
     /// Errors: the guest is unknown or busy, its devices are not bound to it any longer, or the hypervisor refuses. The power state
-    /// is then unchanged; if a hard reboot had already stopped the guest, the sync loop starts it again. If the hypervisor did not
-    /// answer, the action may still take effect, and the sync loop continues it.
+    /// is then unchanged; if a hard reboot had already stopped the guest, a reconcile task starts it again. If the hypervisor did not
+    /// answer, the action may still take effect, and a reconcile task continues a start.
     pub async fn power(
         &self,
         uuid: ConsumerUuid,
@@ -198,7 +198,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let acted = async {
             if let Some(plan) = &plan {
                 context.resources.prepare(plan.provision(&record)).await?;
-                if self.needs_own_spec(&plan.spec, action).await? {
+                if self.starts_from_spec(&plan.spec, action).await? {
                     return self.start_from_spec(plan, action).await;
                 }
             }
@@ -212,7 +212,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 }
                 return Err(error.into());
             }
-            // The reboot stopped the guest and could not start it. The sync loop starts it again, as after a host
+            // The reboot stopped the guest and could not start it. A reconcile task starts it again, as after a host
             // reboot.
             Err(error) if action == PowerAction::HardReboot && self.is_off(uuid).await => {
                 if id.is_some() {
@@ -257,10 +257,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(powered)
     }
 
-    /// Whether the guest is started from its spec. The driver then redefines it if someone changed it on the hypervisor, or if
-    /// guests have more by now, such as a VNC console. A guest that is off always is, and a hard reboot always does, because
-    /// the pending changes of a running guest are not visible.
-    async fn needs_own_spec(
+    /// Whether the driver must start the guest from its spec. It does so for a guest that is off, and for a hard reboot: the
+    /// pending changes of a running guest are not visible. The driver then redefines the domain if it differs from the spec,
+    /// because someone changed it on the hypervisor, or because a newer Berth defines more, such as a VNC console.
+    async fn starts_from_spec(
         &self,
         spec: &GuestSpec,
         action: PowerAction,

@@ -31,8 +31,8 @@ pub use overrides::{
 };
 pub use record::{Blame, Goal, GuestRecord, SpawnStep};
 pub use register::{
-    ActivePartition, DeviceRegister, PartitionRecord, Quarantine, QuarantineStays, QuarantinedBy,
-    Register, ResetEnd, ResetStart, WithheldReason, release_statements,
+    ActivePartition, DeviceRegister, PartitionRecord, Quarantine, QuarantineAfterReset,
+    QuarantinedBy, Register, ResetEnd, ResetStart, WithheldReason, release_statements,
 };
 pub use released::ReleasedDevices;
 pub use request::{GuestRequest, GuestRequestError};

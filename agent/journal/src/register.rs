@@ -36,7 +36,7 @@ use crate::register::sql::{
 
 pub use fabric::{ActivePartition, PartitionRecord};
 pub use records::{
-    Quarantine, QuarantineStays, QuarantinedBy, Register, ResetEnd, ResetStart, WithheldReason,
+    Quarantine, QuarantineAfterReset, QuarantinedBy, Register, ResetEnd, ResetStart, WithheldReason,
 };
 pub use reset_at_deletion::release_statements;
 pub(crate) use reset_at_deletion::{CREATE_RESET_AT_DELETION, forget_reset_at_deletion};
@@ -85,7 +85,7 @@ impl DeviceRegister {
                 release_count,
                 quarantine,
             } => {
-                if *quarantine == QuarantineStays::No {
+                if *quarantine == QuarantineAfterReset::End {
                     statements.push(delete_quarantine(name));
                 }
                 statements.extend(release_count.map(|count| set_release_count(name, count)));

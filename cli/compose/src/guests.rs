@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use berth_agent::host_state::{HostStateService, OwnHostName};
 use berth_agent::service::{DeviceService, GuestService};
-use berth_agent_api::{EventSources, compute_api, instances as api};
+use berth_agent_api::{EventAuth, compute_api, instances as api};
 use berth_agent_devices::report::Scrub;
 use berth_agent_devices::{DeviceManager, DeviceManagerParts, DeviceOptions, Fabric, HealthCheck};
 use berth_agent_images::{
@@ -246,7 +246,7 @@ impl HostGuests {
 
     /// The API that receives external events, which the accelerator service sends after it has bound a device. It is the
     /// part of Nova's compute API that Cyborg calls. `sources` says which callers are accepted.
-    fn event_api(&self, sources: EventSources) -> axum::Router {
+    fn event_api(&self, sources: EventAuth) -> axum::Router {
         let journal = Arc::new(self.journal.clone());
         compute_api(journal, self.guests.events().clone(), sources)
     }
@@ -262,8 +262,8 @@ impl HostGuests {
         };
         let strategy = config.agent.events_auth_strategy;
         let sources = match strategy {
-            AuthStrategy::Noauth2 => EventSources::NoToken,
-            AuthStrategy::Keystone => EventSources::WithToken {
+            AuthStrategy::Noauth2 => EventAuth::NoToken,
+            AuthStrategy::Keystone => EventAuth::WithToken {
                 identity: Box::new(identity_client(&config.keystone_authtoken)?),
                 // The roles that Nova accepts.
                 roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
@@ -278,7 +278,7 @@ impl HostGuests {
 
     /// A client that sends external events to this host, for an accelerator service in the same process.
     pub fn event_receiver_client(&self) -> Result<ComputeClient, Failure> {
-        let router = self.event_api(EventSources::NoToken);
+        let router = self.event_api(EventAuth::NoToken);
         let (http, auth) = in_process(router, "http://agent/v2.1")?;
         Ok(ComputeClient::new(http, auth, &AdapterOptions::default()))
     }

@@ -16,7 +16,7 @@ options! {
         tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";
         /// PEM file with the key of `tls_cert`, without a password.
         tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/controller.key\"";
-        /// Whether the listener may have an address of other hosts without TLS. Then tokens, passwords and user data cross the
+        /// Whether the listener may use plain HTTP on an address that is not loopback. Then tokens, passwords and user data cross the
         /// network in clear text.
         insecure_http: bool = false;
     }

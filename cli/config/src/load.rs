@@ -50,7 +50,7 @@ impl ExaminedConfig {
 pub fn examine(sources: &Sources) -> ExaminedConfig {
     let SourceFiles {
         documents,
-        open_to_all,
+        world_readable,
         paths,
         unreadable: mut problems,
     } = sources::read_all(sources);
@@ -69,7 +69,7 @@ pub fn examine(sources: &Sources) -> ExaminedConfig {
     if let Some(loaded) = &mut examined.loaded {
         let named = trust::of_options(&loaded.effective);
         examined.problems.extend(named.refused);
-        let exposed = rules::exposed_secrets(&loaded.effective, &open_to_all);
+        let exposed = rules::exposed_secrets(&loaded.effective, &world_readable);
         let warnings = files.warnings.into_iter().chain(named.warnings);
         loaded.warnings.extend(warnings.chain(exposed));
     }

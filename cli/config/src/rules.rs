@@ -225,14 +225,14 @@ impl Judge<'_> {
 /// Secrets in a file that everyone on the host can read.
 pub(super) fn exposed_secrets(
     effective: &[Effective],
-    open_to_all: &BTreeSet<String>,
+    world_readable: &BTreeSet<String>,
 ) -> Vec<ConfigProblem> {
     let file_of = |origin: &str| origin.rsplitn(3, ':').nth(2).map(str::to_owned);
     effective
         .iter()
         .filter(|each| each.row.kind.is_secret())
         .filter_map(|each| Some((each, file_of(&each.origin)?)))
-        .filter(|(_, file)| open_to_all.contains(file))
+        .filter(|(_, file)| world_readable.contains(file))
         .map(|(each, file)| ConfigProblem {
             at: each.origin.clone(),
             key: each.name.clone(),

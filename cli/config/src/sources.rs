@@ -68,7 +68,7 @@ pub(super) struct SourceFiles {
     /// The files that could be read, in order.
     pub(super) documents: Vec<ConfigDocument>,
     /// The files that everybody may read.
-    pub(super) open_to_all: BTreeSet<String>,
+    pub(super) world_readable: BTreeSet<String>,
     /// The paths of the files that could be read, and of the directory.
     pub(super) paths: Vec<PathBuf>,
     /// The problems of the files that could not be read.
@@ -85,7 +85,7 @@ pub(super) fn read_all(sources: &Sources) -> SourceFiles {
         match read(&path) {
             Ok((document, mode)) => {
                 if mode & 0o004 != 0 {
-                    found.open_to_all.insert(document.name.clone());
+                    found.world_readable.insert(document.name.clone());
                 }
                 found.documents.push(document);
                 found.paths.push(path);

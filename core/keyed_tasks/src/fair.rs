@@ -13,7 +13,7 @@ use crate::Key;
 
 /// A round-robin queue. Owners take turns, and the items of one owner keep their order.
 #[derive(Debug)]
-pub struct FairQueue<K, T> {
+struct FairQueue<K, T> {
     /// The owners with items, the next one first.
     owners: VecDeque<K>,
     items: HashMap<K, VecDeque<T>>,
@@ -29,7 +29,7 @@ impl<K, T> Default for FairQueue<K, T> {
 }
 
 impl<K: Key, T> FairQueue<K, T> {
-    pub fn push(&mut self, owner: K, item: T) {
+    fn push(&mut self, owner: K, item: T) {
         let items = self.items.entry(owner.clone()).or_default();
         if items.is_empty() {
             self.owners.push_back(owner);
@@ -38,7 +38,7 @@ impl<K: Key, T> FairQueue<K, T> {
     }
 
     /// Removes the next item, and moves its owner behind all other owners with items.
-    pub fn pop(&mut self) -> Option<T> {
+    fn pop(&mut self) -> Option<T> {
         let owner = self.owners.pop_front()?;
         let items = self.items.get_mut(&owner)?;
         let item = items.pop_front();
@@ -110,7 +110,7 @@ impl<K: Key> FairPermits<K> {
         };
         match receiver {
             None => self.permit(),
-            // The queue drops a sender only after it has sent, so this default is never used.
+            // A sender sends before it is dropped, so this default is never used.
             Some(receiver) => receiver.await.unwrap_or(FairPermit { permits: None }),
         }
     }
@@ -125,7 +125,7 @@ impl<K: Key> FairPermits<K> {
     }
 
     /// Hands a permit to the next waiting caller. Without one, the number of free permits rises.
-    fn give_back(&self) {
+    fn release(&self) {
         loop {
             let next = {
                 let mut state = self.state();
@@ -150,7 +150,7 @@ impl<K: Key> FairPermits<K> {
 impl<K: Key> Drop for FairPermit<K> {
     fn drop(&mut self) {
         if let Some(permits) = self.permits.take() {
-            permits.give_back();
+            permits.release();
         }
     }
 }

@@ -27,7 +27,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use fair::{FairPermit, FairPermits, FairQueue};
+pub use fair::{FairPermit, FairPermits};
 
 /// The key of a task.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}

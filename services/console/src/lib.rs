@@ -62,7 +62,7 @@ pub enum ConsoleRefused {
     /// The token is unknown, has expired, or is for another kind of console.
     #[error("the token of the console is not valid; request a new URL")]
     Token,
-    /// The guest has no such console now, or it has its most connections.
+    /// The guest has no such console now, or the console has its maximum number of connections.
     #[error("{0}")]
     Guest(String),
     /// Something on the way does not answer. The log has the cause.

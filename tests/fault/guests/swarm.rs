@@ -23,7 +23,7 @@ use super::sweep::{FAULTS, virtually};
 use crate::sweep::on_all_processors;
 
 /// The default seeds.
-const SEEDS: std::ops::Range<u64> = 0..120 / one_of(10) as u64;
+const SEEDS: std::ops::Range<u64> = 0..120 / one_of(15) as u64;
 /// From this number of seeds on, every scenario must have succeeded at least once, and there must be more faults than
 /// seeds.
 const MANY: usize = 100;

@@ -1,5 +1,6 @@
-//! A change of MIG geometry under a running guest. The operator gives one virtual function another geometry, and the other one
-//! another resource class. A reshape moves inventory and allocations, also through kills and a loss of power.
+//! Changes the MIG geometry of a GPU while a guest runs. The operator changes the geometry behind the idle virtual function, and
+//! the resource class of the used one. Berth reshapes: it moves inventory and allocations. Kills of Berth and a loss of power
+//! interrupt it.
 
 use std::fs;
 use std::thread;
@@ -15,8 +16,8 @@ use crate::program::hypervisor::PATIENCE;
 /// An entry of `device_spec`: a virtual function, its vGPU type, and a resource class that replaces the default one.
 type DeviceSpecEntry<'a> = (&'a str, u32, Option<&'a str>);
 
-fn device_spec(parts: &[DeviceSpecEntry<'_>]) -> String {
-    let entries = parts.iter().map(|(function, vgpu_type, class)| {
+fn device_spec(functions: &[DeviceSpecEntry<'_>]) -> String {
+    let entries = functions.iter().map(|(function, vgpu_type, class)| {
         let class = class.map(|class| format!(", resource_class = \"{class}\""));
         let class = class.unwrap_or_default();
         format!("{{ address = \"{function}\", managed = \"no\", vgpu_type = {vgpu_type}{class} }}")
@@ -43,11 +44,11 @@ impl CardHost {
     }
 
     /// The provider of a virtual function: its UUID, and its inventories.
-    fn part_in_placement(&self, function: &str) -> (String, Value) {
+    fn provider_of_function(&self, function: &str) -> (String, Value) {
         let found = self.placement("/resource_providers");
         let all = found["resource_providers"].as_array().into_iter().flatten();
-        let of_part = |it: &&Value| it["name"].to_string().contains(function);
-        let uuid = all.clone().find(of_part).map(|it| it["uuid"].clone());
+        let of_function = |it: &&Value| it["name"].to_string().contains(function);
+        let uuid = all.clone().find(of_function).map(|it| it["uuid"].clone());
         let uuid = uuid.unwrap_or_else(|| panic!("{function}: {found}"));
         let uuid = uuid.as_str().expect("a UUID").to_owned();
         let inventories = self.placement(&format!("/resource_providers/{uuid}/inventories"));
@@ -56,10 +57,10 @@ impl CardHost {
 
     /// Asserts that the guest runs with the function and has its unit, and that the provider has only this class.
     #[track_caller]
-    fn assert_has_part(&mut self, name: &str, function: &str, class: &str) {
+    fn assert_has_function(&mut self, name: &str, function: &str, class: &str) {
         let guest = self.until_running(name);
         assert!(guest["devices"].to_string().contains(function), "{guest}");
-        let (provider, inventories) = self.part_in_placement(function);
+        let (provider, inventories) = self.provider_of_function(function);
         assert_eq!(inventories[class]["total"], 1);
         assert_eq!(inventories.as_object().map(Map::len), Some(1));
         let allocations = self.allocations(guest["uuid"].as_str().expect("a UUID"));
@@ -69,7 +70,8 @@ impl CardHost {
 }
 
 #[test]
-fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_its_allocations_stay_correct() {
+fn the_geometry_of_a_gpu_changes_while_a_guest_uses_one_of_its_functions_and_its_allocations_stay_correct()
+ {
     let libvirtd = Libvirtd::start_with_vgpu_card().expect("libvirtd starts");
     let [small, large] = ["CUSTOM_VGPU_TYPE_558", "CUSTOM_VGPU_TYPE_702"];
     let both = FUNCTIONS.map(|function| (function, 558, None));
@@ -98,10 +100,10 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_its_allocatio
         true => (FUNCTIONS[0], FUNCTIONS[1]),
         false => (FUNCTIONS[1], FUNCTIONS[0]),
     };
-    host.assert_has_part("one", used, small);
+    host.assert_has_function("one", used, small);
     let domain_id = host.virsh(&["domid", "one"]);
 
-    // A function without its MIG instance is given to no guest.
+    // No guest gets a virtual function without a MIG instance.
     let geometry = "702   : NVIDIA A100-3-20C";
     host.change_geometry(idle, geometry);
     host.until(&["device", "list"], |all| {
@@ -111,7 +113,7 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_its_allocatio
     host.done(&["device", "quarantine", idle, "--reason", "another geometry"]);
     host.up.kill();
 
-    // The units of the guest get another class, and the other part another type.
+    // The used function gets another resource class, the idle one another vGPU type.
     let renamed = "CUSTOM_MIG_1G";
     host.reconfigure(&device_spec(&[
         (used, 558, Some(renamed)),
@@ -124,7 +126,7 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_its_allocatio
     }
     host.start_berth();
     host.wait_until_healthy();
-    host.assert_has_part("one", used, renamed);
+    host.assert_has_function("one", used, renamed);
     assert_eq!(
         host.virsh(&["domid", "one"]),
         domain_id,
@@ -132,28 +134,28 @@ fn a_gpu_gets_another_geometry_while_a_guest_uses_a_part_of_it_and_its_allocatio
     );
     host.done(&["device", "release", idle]);
     host.wait_until("a unit that is not reserved", |host| {
-        host.part_in_placement(idle).1[large]["reserved"] == 0
+        host.provider_of_function(idle).1[large]["reserved"] == 0
     });
     host.create("two", &["--device-profile", "large"]);
-    host.assert_has_part("two", idle, large);
+    host.assert_has_function("two", idle, large);
 
     host.lose_power();
     fs::write(host.attribute(CARD, "sriov_numvfs"), "0\n").expect("an attribute");
     host.wait_until("no functions", |host| host.types() == ["", ""]);
-    // The instance of the second guest is not there yet: the guest waits, and keeps its unit.
+    // The MIG instance of guest `two` does not exist yet: the guest stays shut off, and keeps its allocation.
     host.make_functions();
     host.start_berth();
     host.wait_until_healthy();
-    host.assert_has_part("one", used, renamed);
+    host.assert_has_function("one", used, renamed);
     assert_eq!(host.virsh(&["domstate", "two"]).trim(), "shut off");
-    assert_eq!(host.part_in_placement(idle).1[large]["total"], 1);
+    assert_eq!(host.provider_of_function(idle).1[large]["total"], 1);
     host.up.kill();
     host.change_geometry(idle, geometry);
     host.start_berth();
     thread::sleep(Duration::from_millis(900));
     host.kill_berth();
-    host.assert_has_part("one", used, renamed);
-    host.assert_has_part("two", idle, large);
+    host.assert_has_function("one", used, renamed);
+    host.assert_has_function("two", idle, large);
     let output = host.done(&["reconcile", "--dry-run"]);
     assert!(output.contains("nothing differs"), "{output}");
     for guest in ["one", "two"] {

@@ -7,7 +7,7 @@ use berth_tests::boot::{
 use berth_tests::sample::one_of;
 
 /// The sweep tests every n-th side of the effects. The number is odd, so that sides before and after effects alternate.
-const ONE_OF: usize = one_of(11);
+const ONE_OF: usize = one_of(17);
 
 /// How often a client repeats what fails: an injected error strikes once.
 const TRIES: usize = 100;

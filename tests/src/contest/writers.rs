@@ -78,11 +78,11 @@ impl Contest {
         self.writers * OWN + OWN
     }
 
-    /// Makes the provider, lets all writers at it at once, and afterwards one of them alone take what is left.
+    /// Creates the provider, runs all writers at once, and then lets one more writer claim the remaining units.
     pub async fn hold(&self) -> Result<ContestHistory, String> {
-        let mut field = self.open().await?;
-        field.rush().await?;
-        Ok(field.finish(&self.services).await)
+        let mut running = self.open().await?;
+        running.run_writers().await?;
+        Ok(running.claim_remaining(&self.services).await)
     }
 
     pub async fn open(&self) -> Result<RunningContest, String> {
@@ -127,14 +127,14 @@ pub struct RunningContest {
 }
 
 impl RunningContest {
-    /// A counter of the time steps so far, usable without a borrow of the contest.
-    pub fn moments(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
+    /// A function that returns the number of events so far. It does not borrow the contest.
+    pub fn event_count(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.clock.load(Ordering::SeqCst)
     }
 
-    /// Lets all writers at the provider at once, and waits until each has done what it does.
-    pub async fn rush(&mut self) -> Result<(), String> {
+    /// Runs all writers at once, and waits until each has finished.
+    pub async fn run_writers(&mut self) -> Result<(), String> {
         let writers = (0..self.shared.contest.writers).map(|number| {
             let services = self.shared.contest.services.clone();
             let writer = ContestWriter::new(&self.shared, number, services);
@@ -147,12 +147,12 @@ impl RunningContest {
         Ok(())
     }
 
-    /// One more takes what is left, and looks.
-    pub async fn finish(self, services: &[String]) -> ContestHistory {
+    /// One more writer claims the remaining units, and reads the result.
+    pub async fn claim_remaining(self, services: &[String]) -> ContestHistory {
         let contest = &self.shared.contest;
         let last = ContestWriter::new(&self.shared, contest.writers, services.to_vec());
         let mut events = self.events;
-        events.extend(last.take_the_rest().await);
+        events.extend(last.claim_remaining().await);
         ContestHistory {
             capacity: contest.capacity,
             generation: self.generation,
@@ -176,7 +176,7 @@ impl ContestState {
 }
 
 struct ContestWriter {
-    field: Arc<ContestState>,
+    contest: Arc<ContestState>,
     number: u32,
     services: Vec<String>,
     rng: JitterRng,
@@ -184,10 +184,10 @@ struct ContestWriter {
 }
 
 impl ContestWriter {
-    fn new(field: &Arc<ContestState>, number: u32, services: Vec<String>) -> Self {
-        let seed = field.contest.number << 16 | u64::from(number);
+    fn new(contest: &Arc<ContestState>, number: u32, services: Vec<String>) -> Self {
+        let seed = contest.contest.number << 16 | u64::from(number);
         Self {
-            field: Arc::clone(field),
+            contest: Arc::clone(contest),
             number,
             services,
             rng: JitterRng::seeded(seed),
@@ -202,7 +202,7 @@ impl ContestWriter {
     /// Claims, changes its mind, claims again.
     async fn write(mut self) -> Vec<Event> {
         let [first, second, third] = [0, 1, 2].map(|own| self.number * OWN + own);
-        self.field.start.wait().await;
+        self.contest.start.wait().await;
         let mut units = 1 + self.below(2);
         let mut outcome = self.claim(first, units).await;
         if outcome == Some(ContestAnswer::Full) && units == 2 {
@@ -216,7 +216,7 @@ impl ContestWriter {
                 generation,
             };
             let call = match self.below(5) {
-                0 if self.field.contest.releases => ContestCall::Release(first),
+                0 if self.contest.contest.releases => ContestCall::Release(first),
                 0 => ContestCall::Write(vec![want(first, 0, Some(1))]),
                 1 => ContestCall::Write(vec![want(first, 0, Some(1)), want(second, units, None)]),
                 2 => ContestCall::Write(vec![want(first, 3 - units, Some(1))]),
@@ -229,11 +229,11 @@ impl ContestWriter {
         self.events
     }
 
-    async fn take_the_rest(mut self) -> Vec<Event> {
+    async fn claim_remaining(mut self) -> Vec<Event> {
         let own = self.number * OWN;
         let mut generation = None;
         // A request for more units than exist must fail.
-        for units in 1..=self.field.contest.capacity + 1 {
+        for units in 1..=self.contest.contest.capacity + 1 {
             let call = ContestCall::Write(vec![DesiredAllocation {
                 consumer: own,
                 units,
@@ -269,9 +269,9 @@ impl ContestWriter {
     async fn ask(&mut self, call: ContestCall) -> Option<ContestAnswer> {
         let (service, url) = self.service();
         let (method, path, body) = self.request(&call);
-        let asked = self.field.now();
+        let asked = self.contest.now();
         let answer = ask(&url, method, &path, &body).await.ok();
-        let answered = answer.map(|answer| (self.field.now(), self.answer(&answer)));
+        let answered = answer.map(|answer| (self.contest.now(), self.answer(&answer)));
         let outcome = answered.clone().map(|(_, answer)| answer);
         self.events.push(Event {
             writer: self.number,
@@ -287,7 +287,7 @@ impl ContestWriter {
     async fn lose(&mut self, call: ContestCall) {
         let (service, url) = self.service();
         let (method, path, body) = self.request(&call);
-        let asked = self.field.now();
+        let asked = self.contest.now();
         if let Ok(address) = address_of(&url)
             && let Ok(mut stream) = TcpStream::connect(address).await
         {
@@ -316,7 +316,7 @@ impl ContestWriter {
     }
 
     fn request(&self, call: &ContestCall) -> (Method, String, Value) {
-        let contest = self.field.contest.number;
+        let contest = self.contest.contest.number;
         let provider = provider_uuid(contest).to_string();
         let wanted = |want: &DesiredAllocation| {
             let allocations = match want.units {
@@ -365,7 +365,7 @@ impl ContestWriter {
 
     fn seen(&self, body: &[u8]) -> Option<ContestAnswer> {
         let body: Value = serde_json::from_slice(body).ok()?;
-        let contest = &self.field.contest;
+        let contest = &self.contest.contest;
         let numbers = (0..contest.consumers()).map(|n| (consumer_uuid(contest.number, n), n));
         let numbers: BTreeMap<Uuid, u32> = numbers.collect();
         let mut held = BTreeMap::new();

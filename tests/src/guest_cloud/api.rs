@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::GuestCloud;
 use super::effects::{CloudProcess, ProcessGate};
-use super::processes::{End, dying_with};
+use super::processes::{ProcessExit, dying_with};
 use crate::cloud::Snapshot;
 use crate::fault::{FaultStage, GatedHttp, busy, busy_but_at_gates};
 
@@ -72,7 +72,12 @@ impl CloudComputeApi {
     }
 
     /// Composes it as the program does, with this conductor.
-    pub(super) fn begin(&self, conductor: &Conductor, hosts: &Hosts, end: &End) -> ComputeProcess {
+    pub(super) fn begin(
+        &self,
+        conductor: &Conductor,
+        hosts: &Hosts,
+        end: &ProcessExit,
+    ) -> ComputeProcess {
         let image = FoundImage {
             body: ImageBody {
                 location: ImageLocation::Url("http://images/zeros".to_owned()),
@@ -109,7 +114,7 @@ impl CloudComputeApi {
 
 impl ComputeProcess {
     /// Continues the recorded but unfinished work.
-    pub(super) async fn keep(&self, end: &End) {
+    pub(super) async fn keep(&self, end: &ProcessExit) {
         loop {
             let polled = async {
                 tokio::select! {

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::effects::CloudProcess;
 use super::hardware::{CardHardware, Hardware};
-use super::processes::{AgentEndpoint, Present};
+use super::processes::{AgentEndpoint, CurrentProcess};
 use super::{CARDS, GuestCloud, NODE, SECOND};
 use crate::fault::busy;
 use crate::node::{COMPUTE_ID, MemoryFiles};
@@ -32,7 +32,7 @@ pub struct ComputeNode {
     pub(super) files: MemoryFiles,
     pub(super) boots: AtomicU32,
     pub(super) plugged: Notify,
-    pub(super) agent: Present<AgentEndpoint>,
+    pub(super) agent: CurrentProcess<AgentEndpoint>,
     pub(super) is_cut_off: Arc<AtomicBool>,
 }
 
@@ -62,7 +62,7 @@ impl ComputeNode {
             files,
             boots: AtomicU32::default(),
             plugged: Notify::default(),
-            agent: Present::default(),
+            agent: CurrentProcess::default(),
             is_cut_off: Arc::default(),
         }
     }

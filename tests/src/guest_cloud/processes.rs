@@ -46,7 +46,7 @@ use crate::fault::{
 use crate::host_states;
 use crate::node::COMPUTE_ID;
 
-/// How long a process is away after a kill.
+/// How long a process is down after a kill.
 pub(super) const RESTART: Duration = Duration::from_secs(1);
 /// How often the agent observes its host and compares its guests.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -61,17 +61,17 @@ const PAUSE: Duration = Duration::from_secs(5);
 type Driver = GatedDriver<Hardware>;
 type HostGuests = Guests<Driver, HostResources<Driver>>;
 
-/// Whether a process has ended.
+/// A signal that one run of a process has ended.
 #[derive(Clone, Default)]
-pub(super) struct End(Arc<watch::Sender<bool>>);
+pub(super) struct ProcessExit(Arc<watch::Sender<bool>>);
 
-impl End {
+impl ProcessExit {
     fn cancel(&self) {
         self.0.send_replace(true);
     }
 
     pub(super) async fn cancelled(&self) {
-        // Its sender lives as long as this.
+        // The sender lives as long as `self`, so this cannot fail.
         let _ = self.0.subscribe().wait_for(|ended| *ended).await;
     }
 }
@@ -80,11 +80,11 @@ impl End {
 pub(super) struct RunningProcess<T> {
     gate: ProcessGate,
     pub(super) process: T,
-    end: End,
+    end: ProcessExit,
 }
 
 impl<T> RunningProcess<T> {
-    pub(super) fn new(gate: ProcessGate, process: T, end: End) -> Self {
+    pub(super) fn new(gate: ProcessGate, process: T, end: ProcessExit) -> Self {
         Self { gate, process, end }
     }
 
@@ -94,22 +94,22 @@ impl<T> RunningProcess<T> {
     }
 }
 
-/// The running process; none while it is away.
-pub(super) type Present<T> = Arc<watch::Sender<Option<Arc<RunningProcess<T>>>>>;
+/// The running process. None while it is down.
+pub(super) type CurrentProcess<T> = Arc<watch::Sender<Option<Arc<RunningProcess<T>>>>>;
 
-/// What of a conductor's process others reach.
+/// The parts of a conductor's process that other processes call.
 pub(super) struct Controller {
     pub(super) conductor: Conductor,
     pub(super) compute: Option<ComputeProcess>,
 }
 
-/// What of an agent others reach.
+/// The parts of an agent's process that other processes call.
 pub(super) struct AgentEndpoint {
     pub(super) routes: HttpService,
 }
 
 impl GuestCloud {
-    /// Lets a process live, again and again, until the cloud is dropped.
+    /// Runs each process, and restarts it after each kill, until the cloud is dropped.
     pub(super) fn begin(&self) {
         for service in &self.services {
             self.spawn_service(service);
@@ -120,7 +120,7 @@ impl GuestCloud {
                 loop {
                     let gate = cloud.effects.gate_of(node.process);
                     let stage = cloud.stage(&gate);
-                    let end = End::default();
+                    let end = ProcessExit::default();
                     let living = cloud.agent_lives(&node, &stage, &gate, &end);
                     tokio::select! {
                         biased;
@@ -143,7 +143,7 @@ impl GuestCloud {
             loop {
                 let gate = cloud.effects.gate_of(CloudProcess::Conductor);
                 let stage = cloud.stage(&gate);
-                let end = End::default();
+                let end = ProcessExit::default();
                 let conductor = cloud.a_conductor(&stage);
                 let api = cloud.api.as_ref();
                 let compute = api.map(|api| api.begin(&conductor, &cloud.hosts, &end));
@@ -191,7 +191,7 @@ impl GuestCloud {
         node: &ComputeNode,
         stage: &FaultStage,
         gate: &ProcessGate,
-        end: &End,
+        end: &ProcessExit,
     ) {
         let hardware = Arc::clone(&node.hardware);
         let driver = Arc::new(GatedDriver::around(hardware, stage, None));
@@ -396,13 +396,13 @@ fn whoever_lives(node: &ComputeNode) -> HttpService {
 }
 
 /// The routes of a process: once it has ended, connections to it are closed.
-pub(super) fn dying_with(routes: Router, end: &End) -> HttpService {
+pub(super) fn dying_with(routes: Router, end: &ProcessExit) -> HttpService {
     let http = HttpService::in_process::<_, Body, _>(routes, 8 << 20);
-    ending_with(http, end)
+    refuse_after_exit(http, end)
 }
 
 /// The same of what answers for a process.
-pub(super) fn ending_with(http: HttpService, end: &End) -> HttpService {
+pub(super) fn refuse_after_exit(http: HttpService, end: &ProcessExit) -> HttpService {
     let end = end.clone();
     HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
         let (http, end) = (http.clone(), end.clone());

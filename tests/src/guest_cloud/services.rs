@@ -2,7 +2,8 @@
 //! and restarts.
 //!
 //! A killed service loses the requests that it was handling. Kills are the only fault of this module. All other faults of a
-//! request are injected in its caller ([`crate::fault`]).
+//! request are injected in its caller ([`crate::fault`]): a gate decides at each effect whether a fault happens, and a stage applies
+//! the gate to one run of a process.
 
 use std::sync::Arc;
 
@@ -13,14 +14,14 @@ use tokio::time::sleep;
 
 use super::GuestCloud;
 use super::effects::CloudProcess;
-use super::processes::{End, Present, RESTART, RunningProcess, ending_with};
+use super::processes::{CurrentProcess, ProcessExit, RESTART, RunningProcess, refuse_after_exit};
 use crate::fault::GatedHttp;
 
 pub(super) struct CloudService {
     process: CloudProcess,
     /// The HTTP handler of the service.
     http: HttpService,
-    running: Present<HttpService>,
+    running: CurrentProcess<HttpService>,
 }
 
 impl CloudService {
@@ -28,7 +29,7 @@ impl CloudService {
         Arc::new(Self {
             process,
             http,
-            running: Present::default(),
+            running: CurrentProcess::default(),
         })
     }
 
@@ -57,9 +58,9 @@ impl GuestCloud {
             loop {
                 let gate = cloud.effects.gate_of(service.process);
                 let stage = cloud.stage(&gate);
-                let end = End::default();
-                let answers = GatedHttp::around(service.http.clone(), &stage);
-                let running = RunningProcess::new(gate, ending_with(answers, &end), end);
+                let exit = ProcessExit::default();
+                let handler = GatedHttp::around(service.http.clone(), &stage);
+                let running = RunningProcess::new(gate, refuse_after_exit(handler, &exit), exit);
                 let running = Arc::new(running);
                 service.running.send_replace(Some(Arc::clone(&running)));
                 stage.killed().await;

@@ -1,5 +1,7 @@
 //! Runs OpenStack's command line client, `openstack`, against the services that a test names.
 
+use std::sync::{Mutex, PoisonError};
+
 use serde_json::{Value, json};
 
 use super::python::PythonProgram;
@@ -15,9 +17,17 @@ pub enum AcceleratorPlugin {
     CyborgClient,
 }
 
-/// A shell that runs one command after another. It ends with the value, or with the thread that started it.
+/// A shell that runs one command after another. A dropped shell is reused by the next test with the same plugin, because
+/// starting one takes more than a second of processor time.
 #[derive(Debug)]
-pub struct OpenStackShell(PythonProgram);
+pub struct OpenStackShell {
+    plugin: AcceleratorPlugin,
+    /// Some, until the value is dropped.
+    program: Option<PythonProgram>,
+}
+
+/// The shells that wait for the next test. They end with the process.
+static IDLE: Mutex<Vec<(AcceleratorPlugin, PythonProgram)>> = Mutex::new(Vec::new());
 
 /// How a command ended.
 #[derive(Clone, Debug)]
@@ -46,23 +56,51 @@ impl OpenStackShell {
 
     /// The same with the text of a clouds.yaml.
     pub fn start_with(plugin: AcceleratorPlugin, clouds: &str) -> Result<Self, PeerError> {
-        let scratch = Scratch::new().map_err(PeerError::files("make a directory for the shell"))?;
-        write(&scratch.join("clouds.yaml"), clouds)?;
-        let arguments: &[&str] = match plugin {
-            AcceleratorPlugin::OpenStackClient => &[],
-            AcceleratorPlugin::CyborgClient => &["cyborgclient"],
+        let program = match Self::take_idle(plugin) {
+            Some(program) => program,
+            None => {
+                let scratch =
+                    Scratch::new().map_err(PeerError::files("make a directory for the shell"))?;
+                let arguments: &[&str] = match plugin {
+                    AcceleratorPlugin::OpenStackClient => &[],
+                    AcceleratorPlugin::CyborgClient => &["cyborgclient"],
+                };
+                PythonProgram::start("tests/peers/openstack_shell.py", arguments, scratch)?
+            }
         };
-        PythonProgram::start("tests/peers/openstack_shell.py", arguments, scratch).map(Self)
+        write(&program.folder().join("clouds.yaml"), clouds)?;
+        Ok(Self {
+            plugin,
+            program: Some(program),
+        })
+    }
+
+    fn take_idle(plugin: AcceleratorPlugin) -> Option<PythonProgram> {
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = idle.iter().position(|(it, _)| *it == plugin)?;
+        Some(idle.swap_remove(at).1)
     }
 
     /// Runs `openstack` with these words.
     pub fn run(&mut self, words: &[&str]) -> Result<CommandOutput, PeerError> {
-        let answer = self.0.ask(&json!(words))?;
+        let program = self.program.as_mut().expect("taken only when dropped");
+        let answer = program.ask(&json!(words))?;
         let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
         Ok(CommandOutput {
             code: answer["code"].as_i64().unwrap_or(-1),
             out: text("out"),
             err: text("err"),
         })
+    }
+}
+
+impl Drop for OpenStackShell {
+    fn drop(&mut self) {
+        // A failed test may leave a command that has not ended, so its shell is not reused.
+        if let Some(program) = self.program.take().filter(|_| !std::thread::panicking()) {
+            IDLE.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((self.plugin, program));
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) struct PythonProgram {
     asked: ChildStdin,
     answers: BufReader<ChildStdout>,
     /// Last: the program ends before its files go.
-    _scratch: Scratch,
+    scratch: Scratch,
 }
 
 impl PythonProgram {
@@ -61,8 +62,13 @@ impl PythonProgram {
             child,
             asked,
             answers: BufReader::new(answers),
-            _scratch: scratch,
+            scratch,
         })
+    }
+
+    /// Its working directory.
+    pub(super) fn folder(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// Writes a line to it and reads the answer.

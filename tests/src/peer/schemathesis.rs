@@ -67,7 +67,6 @@ impl Schemathesis<'_> {
             .current_dir(scratch.path())
             .env("SCHEMATHESIS_HOOKS", module)
             .env("PYTHONPATH", checkout().join("tests").join(folder))
-            .env("PYTHONDONTWRITEBYTECODE", "1")
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         let ran = ended(&mut command, LIMIT).map_err(PeerError::files("run schemathesis"))?;
         let failed = |errors: String| PeerError::Command {

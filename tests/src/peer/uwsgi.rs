@@ -8,10 +8,10 @@ use crate::exchange::HttpCall;
 use crate::port::free_port;
 use crate::process::{Process, Program};
 
-/// Two services that start together on two busy cores take ten seconds; this is for a machine much slower.
+/// Two services that start together on two busy cores need ten seconds. The limit is for a much slower machine.
 const READY_LIMIT: Duration = Duration::from_secs(60);
 
-/// One service on one port, which it keeps over a restart.
+/// One service on one port. A restart keeps the port.
 #[derive(Debug)]
 pub(super) struct Uwsgi {
     module: &'static str,
@@ -54,7 +54,7 @@ impl Uwsgi {
         self.port
     }
 
-    /// The master's process id, which is the process group's, where it runs.
+    /// The process ID of the master, which is also that of the process group. None if the service is not running.
     pub(super) fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Process::pid)
     }
@@ -63,7 +63,7 @@ impl Uwsgi {
         &self.log
     }
 
-    /// Starts it where it is not running, and waits until `path` is answered below 500.
+    /// Starts the service if it is not running, and waits until a GET of `path` returns a status below 500.
     pub(super) fn start(&mut self, path: &str) -> Result<(), PeerError> {
         if self
             .process
@@ -102,9 +102,9 @@ impl Uwsgi {
                 "--listen",
                 "100",
             ])
-            // One request per connection, and said so: else a client keeps the connection and meets its end.
+            // One request per connection. Without the header a client reuses a connection that uWSGI has closed.
             .args(["--add-header", "Connection: close"])
-            // A body is read before the application runs, or refusing it early would reset the connection.
+            // uWSGI reads the whole body first. Otherwise an early refusal by the application resets the connection.
             .args(["--buffer-size", "65535", "--post-buffering", "65536"])
             .args(["--disable-logging", "--log-4xx", "--log-5xx", "--venv"])
             .arg(&venv)
@@ -122,14 +122,14 @@ impl Uwsgi {
         Ok(())
     }
 
-    /// A graceful end: requests under way are answered.
+    /// Stops the service; it answers the requests in progress first.
     pub(super) fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.terminate(Duration::from_secs(10));
         }
     }
 
-    /// SIGKILL to master and workers.
+    /// Sends SIGKILL to the master and the workers.
     pub(super) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();

@@ -22,7 +22,7 @@ async fn event_api() -> EventApi {
     let router = compute_api(
         Arc::<SqlJournal>::clone(&journal),
         events.clone(),
-        EventSources::NoToken,
+        EventAuth::NoToken,
     );
     EventApi {
         router,
@@ -234,11 +234,11 @@ fn keystone() -> IdentityClient {
 #[tokio::test]
 async fn with_tokens_only_services_may_send_events() {
     let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
-    let sources = EventSources::WithToken {
+    let auth = EventAuth::WithToken {
         identity: Box::new(keystone()),
         roles: Arc::from(["service".to_owned(), "admin".to_owned()]),
     };
-    let router = compute_api(journal, ExternalEvents::default(), sources);
+    let router = compute_api(journal, ExternalEvents::default(), auth);
     for (token, status) in [
         (Some("service-token"), 207),
         (Some("member-token"), 403),

@@ -15,7 +15,7 @@ async fn reset(devices: &DeviceManager<TestCard>) -> Result<ResetOutcome, Device
     let wanted = wanted_device(&OfferedHandle::Function(NAME.parse().unwrap()));
     let order = ResetRequest {
         release_count: Some(7),
-        quarantine: QuarantineStays::Yes,
+        quarantine: QuarantineAfterReset::Keep,
         failures: 0,
     };
     devices.reset_free(NAME, &wanted, order).await

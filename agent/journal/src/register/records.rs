@@ -72,12 +72,12 @@ pub enum ResetStart {
     InProgress,
 }
 
-/// Whether a device stays quarantined after a successful reset.
+/// What happens to a device's quarantine after a successful reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QuarantineStays {
+pub enum QuarantineAfterReset {
     /// An operator only requested a reset.
-    Yes,
-    No,
+    Keep,
+    End,
 }
 
 /// The result of a device's reset.
@@ -86,7 +86,7 @@ pub enum ResetEnd {
     Clean {
         /// The release count that the reset belongs to; `None` if the accelerator service does not know the device.
         release_count: Option<i64>,
-        quarantine: QuarantineStays,
+        quarantine: QuarantineAfterReset,
     },
     /// The reset failed; the device must be quarantined.
     Failed(Quarantine),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::guest_journal::{DeviceClaim, GuestJournal};
 use crate::register::{
-    DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, ResetEnd, ResetStart,
+    DeviceRegister, Quarantine, QuarantineAfterReset, QuarantinedBy, ResetEnd, ResetStart,
     WithheldReason,
 };
 use crate::samples::{bound, guest, request};
@@ -37,7 +37,7 @@ async fn claim(journal: &SqlJournal, number: u32, device: u32) -> DeviceClaim {
 fn clean(release_count: i64) -> ResetEnd {
     ResetEnd::Clean {
         release_count: Some(release_count),
-        quarantine: QuarantineStays::Yes,
+        quarantine: QuarantineAfterReset::Keep,
     }
 }
 

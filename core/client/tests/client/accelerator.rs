@@ -6,7 +6,7 @@ use berth_client::placement::DeleteOutcome;
 use berth_client::{AcceleratorClient, AcceleratorError, Auth, Disposition, Secret};
 use berth_model::{ArqPhase, Binding, DeviceProfileName};
 
-use crate::script::{Reply, Script, answer, closed, options};
+use crate::script::{Reply, Script, answer, connection_reset, options};
 
 const ARQ: &str = "c0a58289-b739-4a22-bd81-a7e022eba6ea";
 const OTHER: &str = "d0a58289-b739-4a22-bd81-a7e022eba6ea";
@@ -199,7 +199,7 @@ async fn refusals_say_what_to_do_and_repeat_no_traceback() {
 
 #[tokio::test]
 async fn a_bind_whose_answer_is_lost_is_read_again_and_not_sent_again() {
-    let script = Script::of(vec![closed()]);
+    let script = Script::of(vec![connection_reset()]);
     let arqs = BTreeSet::from([ARQ.parse().unwrap()]);
     let error = client(&script).unbind_arqs(&arqs).await.unwrap_err();
     assert_eq!(error.disposition(), Disposition::Refresh, "{error}");

@@ -13,7 +13,9 @@ use berth_model::ProviderUuid;
 use http::Response;
 use uuid::Uuid;
 
-use crate::script::{Reply, Script, Seen, answer, closed, options, refusal};
+use crate::script::{
+    RecordedRequest, Reply, Script, answer, connection_reset, error_reply, options,
+};
 
 /// 2026-11-20T17:00:00Z, when every test begins.
 const BEGIN: u64 = 1_795_194_000;
@@ -74,7 +76,7 @@ fn no_providers() -> Reply {
     answer(200, r#"{"resource_providers": []}"#)
 }
 
-fn is_login(seen: &Seen) -> bool {
+fn is_login(seen: &RecordedRequest) -> bool {
     seen.uri.contains("/auth/tokens")
 }
 
@@ -147,7 +149,7 @@ async fn calls_at_once_wait_for_one_login() {
 #[tokio::test]
 async fn a_refused_token_is_replaced_once() {
     let script = cloud(HOUR, |token| match token {
-        "token-0" => refusal(401, "placement.undefined_code", "expired"),
+        "token-0" => error_reply(401, "placement.undefined_code", "expired"),
         _ => no_providers(),
     });
     let client = client(&script, &password(), &Hand::new());
@@ -163,7 +165,7 @@ async fn a_refused_token_is_replaced_once() {
 
 #[tokio::test]
 async fn a_token_that_is_never_accepted_is_reported_after_the_second_try() {
-    let script = cloud(HOUR, |_| refusal(401, "placement.undefined_code", "no"));
+    let script = cloud(HOUR, |_| error_reply(401, "placement.undefined_code", "no"));
     let client = client(&script, &password(), &Hand::new());
     let error = client.providers_in_tree(root()).await.unwrap_err();
     assert!(
@@ -175,7 +177,7 @@ async fn a_token_that_is_never_accepted_is_reported_after_the_second_try() {
 
 #[tokio::test]
 async fn a_fixed_token_is_not_replaced() {
-    let script = Script::of(vec![refusal(401, "placement.undefined_code", "no")]);
+    let script = Script::of(vec![error_reply(401, "placement.undefined_code", "no")]);
     script
         .placement()
         .providers_in_tree(root())
@@ -232,7 +234,7 @@ async fn a_failed_early_renewal_is_borne_until_the_token_ends() {
     let logins_seen = AtomicUsize::new(0);
     let script = Script::new(move |_, seen| match is_login(seen) {
         true if logins_seen.fetch_add(1, Ordering::SeqCst) == 0 => token(0, HOUR),
-        true => closed(),
+        true => connection_reset(),
         false => no_providers(),
     });
     let hand = Hand::new();
@@ -369,7 +371,7 @@ async fn answers_that_are_no_token_are_named() {
 #[tokio::test]
 async fn a_missing_role_is_named_with_the_account_that_needs_it() {
     let script = cloud(HOUR, |_| {
-        refusal(
+        error_reply(
             403,
             "placement.undefined_code",
             "Access was denied to this resource.",

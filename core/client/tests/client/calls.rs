@@ -11,7 +11,7 @@ use berth_model::{
 };
 use uuid::Uuid;
 
-use crate::script::{Script, answer, options, refusal};
+use crate::script::{Script, answer, error_reply, options};
 
 const ROOT: &str = "00000000-0000-0000-0000-000000000001";
 
@@ -62,7 +62,7 @@ async fn a_provider_is_found_by_name_or_uuid_or_is_none() {
         answer(200, list),
         answer(200, r#"{"resource_providers": []}"#),
         answer(200, one_root()),
-        refusal(404, "placement.undefined_code", "No resource provider"),
+        error_reply(404, "placement.undefined_code", "No resource provider"),
     ]);
     let client = script.placement();
     assert_eq!(
@@ -131,7 +131,7 @@ async fn providers_are_created_renamed_moved_and_deleted() {
         answer(200, one_root()),
         answer(200, one_root()),
         answer(204, ""),
-        refusal(404, "placement.undefined_code", "gone"),
+        error_reply(404, "placement.undefined_code", "gone"),
     ]);
     let client = script.placement();
     let child = Provider::child(Uuid::from_u128(2).into(), name("gpu-01_pci"), root());

@@ -6,7 +6,7 @@ use berth_client::{Disposition, PlacementClient, PlacementError};
 use berth_model::{Generation, Provider, ProviderName, ProviderUuid, Trait};
 use uuid::Uuid;
 
-use crate::script::{Reply, Script, answer, refusal};
+use crate::script::{Reply, Script, answer, error_reply};
 
 fn root() -> ProviderUuid {
     Uuid::from_u128(1).into()
@@ -74,7 +74,7 @@ async fn codes_distinguish_conflicts() {
         (500, "placement.undefined_code", "Unavailable", Retry),
         (503, "placement.undefined_code", "Unavailable", Retry),
     ] {
-        let error = put(refusal(status, code, "m")).await;
+        let error = put(error_reply(status, code, "m")).await;
         let debug = format!("{error:?}");
         assert!(debug.starts_with(kind), "{status} {code}: {debug}");
         assert_eq!(error.disposition(), disposition, "{status} {code}");
@@ -84,7 +84,7 @@ async fn codes_distinguish_conflicts() {
 
 #[tokio::test]
 async fn over_capacity_on_allocations_is_no_conflict() {
-    let script = Script::of(vec![refusal(
+    let script = Script::of(vec![error_reply(
         409,
         "placement.undefined_code",
         "Unable to allocate inventory",
@@ -107,16 +107,16 @@ async fn over_capacity_on_allocations_is_no_conflict() {
 
 #[tokio::test]
 async fn sentences_say_what_was_asked_what_came_back_and_what_to_do() {
-    insta::assert_snapshot!(put(refusal(409, "placement.concurrent_update", "resource provider generation conflict")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 409 placement.concurrent_update (req-answer): resource provider generation conflict; it was changed concurrently and has to be read again");
-    insta::assert_snapshot!(put(refusal(403, "placement.undefined_code", "Access was denied")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 403 placement.undefined_code (req-answer): Access was denied; a Placement with auth_strategy = \"noauth2\" accepts the token admin only; another one needs the account of a user");
-    insta::assert_snapshot!(put(refusal(503, "placement.undefined_code", "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 503 placement.undefined_code (req-answer); its log says more under that request id");
+    insta::assert_snapshot!(put(error_reply(409, "placement.concurrent_update", "resource provider generation conflict")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 409 placement.concurrent_update (req-answer): resource provider generation conflict; it was changed concurrently and has to be read again");
+    insta::assert_snapshot!(put(error_reply(403, "placement.undefined_code", "Access was denied")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 403 placement.undefined_code (req-answer): Access was denied; a Placement with auth_strategy = \"noauth2\" accepts the token admin only; another one needs the account of a user");
+    insta::assert_snapshot!(put(error_reply(503, "placement.undefined_code", "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 503 placement.undefined_code (req-answer); its log says more under that request id");
     insta::assert_snapshot!(put(answer(413, "<html>Request Entity\nToo Large</html>")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 413 (req-answer): Request Entity Too Large; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it");
     insta::assert_snapshot!(put(answer(302, "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 302 (req-answer); redirects are not followed: set endpoint_override to where it points");
     insta::assert_snapshot!(put(answer(401, r#"{"message": "The request you have made requires authentication.", "code": "401 Unauthorized", "title": "Unauthorized"}"#)).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 401 (req-answer); a Placement with auth_strategy = \"noauth2\" accepts the token admin only; another one needs the account of a user");
     insta::assert_snapshot!(put(answer(406, r#"{"errors": [{"status": 406, "title": "Not Acceptable", "detail": "s\n\n Unacceptable version header: 1.26", "request_id": "r", "max_version": "1.10", "min_version": "1.0"}]}"#.replace('\n', "\\n"))).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 406 (req-answer): Unacceptable version header: 1.26; it speaks the microversions 1.0 to 1.10, and this call needs another: berth needs Placement of Rocky (1.30) or later");
-    insta::assert_snapshot!(put(refusal(400, "placement.undefined_code", "JSON does not validate")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 400 placement.undefined_code (req-answer): JSON does not validate; Placement does not accept this request as berth makes it: its log says more under that request id, berth doctor compares versions");
+    insta::assert_snapshot!(put(error_reply(400, "placement.undefined_code", "JSON does not validate")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 400 placement.undefined_code (req-answer): JSON does not validate; Placement does not accept this request as berth makes it: its log says more under that request id, berth doctor compares versions");
     insta::assert_snapshot!(put(answer(405, "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 405 (req-answer); Placement does not answer with this status: check which service has that URL (openstack endpoint list --service placement, endpoint_override), and the proxies before it");
-    let taken = Script::of(vec![refusal(
+    let taken = Script::of(vec![error_reply(
         409,
         "placement.duplicate_name",
         "Conflicting resource provider name: gpu-01 already exists.",

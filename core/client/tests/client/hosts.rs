@@ -4,7 +4,7 @@ use berth_client::hosts::HeartbeatOutcome;
 use berth_client::{Auth, Disposition, HostsClient, HostsError, Secret};
 use berth_wire::host_state::{HostSeenBody, HostStateBody, HostWanted, ServiceBody};
 
-use crate::script::{Reply, Script, answer, closed, options, refusal};
+use crate::script::{Reply, Script, answer, connection_reset, error_reply, options};
 
 fn client(script: &Script) -> HostsClient {
     let auth = Auth::admin_token("http://conductor", &Secret::from("admin")).unwrap();
@@ -65,8 +65,8 @@ async fn a_state_is_reported_and_named_and_seen_by_its_name() {
 #[tokio::test]
 async fn a_state_that_is_not_known_is_an_answer_and_a_host_that_is_not_is_none() {
     let script = Script::new(|_, seen| match seen.method.as_str() {
-        "GET" => refusal(404, "placement.undefined_code", "No host c1."),
-        _ => refusal(409, "placement.undefined_code", "Another state is known."),
+        "GET" => error_reply(404, "placement.undefined_code", "No host c1."),
+        _ => error_reply(409, "placement.undefined_code", "Another state is known."),
     });
     let hosts = client(&script);
     assert_eq!(
@@ -74,7 +74,7 @@ async fn a_state_that_is_not_known_is_an_answer_and_a_host_that_is_not_is_none()
         HeartbeatOutcome::Unknown
     );
     assert_eq!(hosts.state("c1").await.unwrap(), None);
-    let deleted = Script::of(vec![refusal(404, "x", "No host c1.")]);
+    let deleted = Script::of(vec![error_reply(404, "x", "No host c1.")]);
     let answered = client(&deleted)
         .send_heartbeat("c1", &seen("7"))
         .await
@@ -87,11 +87,11 @@ async fn each_refusal_says_what_a_loop_does_about_it() {
     let coded = r#"{"error": {"code": "bad_body", "message": "nodes: none"}}"#;
     let table: Vec<(Reply, Disposition, &str)> = vec![
         (answer(503, ""), Disposition::Retry, "503"),
-        (closed(), Disposition::Retry, "conductor"),
+        (connection_reset(), Disposition::Retry, "conductor"),
         (answer(200, "{}"), Disposition::Retry, "state"),
         (answer(400, coded), Disposition::Fatal, "nodes: none"),
         (
-            refusal(409, "x", "Node n is on host c2."),
+            error_reply(409, "x", "Node n is on host c2."),
             Disposition::Refresh,
             "Node n is on host c2",
         ),

@@ -6,7 +6,7 @@ use berth_client::{Auth, Disposition, NetworkClient, NetworkClientError, Secret}
 use berth_wire::neutron::CreatePortBody;
 use uuid::Uuid;
 
-use crate::script::{Reply, Script, answer, closed, options};
+use crate::script::{Reply, Script, answer, connection_reset, options};
 
 const PORT: &str = "88a15950-b8bf-4445-86f5-21ad10632a28";
 const OTHER: &str = "88a15950-b8bf-4445-86f5-21ad10632a29";
@@ -65,7 +65,7 @@ async fn only_the_services_own_404_says_that_a_port_is_gone() {
 
 #[tokio::test]
 async fn a_port_may_exist_after_a_create_without_an_answer() {
-    for reply in [closed(), answer(502, "<h1>bad gateway</h1>")] {
+    for reply in [connection_reset(), answer(502, "<h1>bad gateway</h1>")] {
         let script = Script::of(vec![reply]);
         let created = client(&script)
             .create_port(&CreatePortBody::default())

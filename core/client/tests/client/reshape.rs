@@ -10,7 +10,7 @@ use berth_model::{
 };
 use uuid::Uuid;
 
-use crate::script::{Reply, Script, answer, closed, options, refusal};
+use crate::script::{Reply, Script, answer, connection_reset, error_reply, options};
 
 const ROOT: u128 = 1;
 const GPU: u128 = 2;
@@ -113,15 +113,15 @@ async fn a_reshape_without_a_generation_is_not_sent() {
 async fn each_way_a_reshape_ends_has_its_disposition_and_is_sent_once() {
     for (reply, disposition) in [
         (
-            refusal(409, "placement.concurrent_update", "generation"),
+            error_reply(409, "placement.concurrent_update", "generation"),
             Disposition::Refresh,
         ),
         (
-            refusal(409, "placement.inventory.inuse", "in use"),
+            error_reply(409, "placement.inventory.inuse", "in use"),
             Disposition::Refresh,
         ),
         (
-            refusal(
+            error_reply(
                 409,
                 "placement.undefined_code",
                 "Unable to allocate inventory",
@@ -129,23 +129,23 @@ async fn each_way_a_reshape_ends_has_its_disposition_and_is_sent_once() {
             Disposition::Fatal,
         ),
         (
-            refusal(400, "placement.resource_provider.not_found", "gone"),
+            error_reply(400, "placement.resource_provider.not_found", "gone"),
             Disposition::Refresh,
         ),
         (
-            refusal(400, "placement.undefined_code", "does not validate"),
+            error_reply(400, "placement.undefined_code", "does not validate"),
             Disposition::Fatal,
         ),
         (
-            refusal(403, "placement.undefined_code", "denied"),
+            error_reply(403, "placement.undefined_code", "denied"),
             Disposition::Fatal,
         ),
         (
-            refusal(500, "placement.undefined_code", "broken"),
+            error_reply(500, "placement.undefined_code", "broken"),
             Disposition::Refresh,
         ),
         (answer(504, "<html>"), Disposition::Refresh),
-        (closed(), Disposition::Refresh),
+        (connection_reset(), Disposition::Refresh),
     ] {
         let (script, result) = reshape(reply.clone()).await;
         assert_eq!(result.unwrap_err().disposition(), disposition, "{reply:?}");
@@ -155,7 +155,7 @@ async fn each_way_a_reshape_ends_has_its_disposition_and_is_sent_once() {
 
 #[tokio::test]
 async fn a_lost_answer_says_so() {
-    let error = reshape(closed()).await.1.unwrap_err();
+    let error = reshape(connection_reset()).await.1.unwrap_err();
     assert!(
         matches!(
             error,
@@ -167,7 +167,7 @@ async fn a_lost_answer_says_so() {
 
 #[tokio::test]
 async fn a_missing_role_is_named() {
-    let error = reshape(refusal(
+    let error = reshape(error_reply(
         403,
         "placement.undefined_code",
         "Access was denied to this resource.",

@@ -11,7 +11,9 @@ use berth_model::{Provider, ProviderName, ProviderUuid};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::script::{Reply, Script, answer, closed, options, refusal, refused};
+use crate::script::{
+    Reply, Script, answer, connection_refused, connection_reset, error_reply, options,
+};
 
 fn root() -> ProviderUuid {
     Uuid::from_u128(1).into()
@@ -36,7 +38,12 @@ fn new_provider() -> Provider {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_is_repeated_after_lost_connections_with_growing_pauses() {
-    let script = Script::of(vec![refused(), closed(), refused(), no_providers()]);
+    let script = Script::of(vec![
+        connection_refused(),
+        connection_reset(),
+        connection_refused(),
+        no_providers(),
+    ]);
     let start = Instant::now();
     script
         .placement_with(&patient(3, 0))
@@ -52,7 +59,7 @@ async fn a_read_is_repeated_after_lost_connections_with_growing_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn repetitions_end_and_the_last_error_is_reported() {
-    let script = Script::of(vec![refused()]);
+    let script = Script::of(vec![connection_refused()]);
     let error = script
         .placement_with(&patient(2, 0))
         .providers_in_tree(root())
@@ -66,9 +73,9 @@ async fn repetitions_end_and_the_last_error_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_repeated_by_default() {
     for reply in [
-        refused(),
-        closed(),
-        refusal(503, "placement.undefined_code", "busy"),
+        connection_refused(),
+        connection_reset(),
+        error_reply(503, "placement.undefined_code", "busy"),
     ] {
         let script = Script::of(vec![reply]);
         script
@@ -83,7 +90,7 @@ async fn nothing_is_repeated_by_default() {
 #[tokio::test(start_paused = true)]
 async fn a_retriable_status_is_repeated_and_retry_after_is_kept() {
     let busy = || {
-        refusal(503, "placement.undefined_code", "busy").map(|mut reply| {
+        error_reply(503, "placement.undefined_code", "busy").map(|mut reply| {
             reply
                 .headers_mut()
                 .insert("retry-after", "7".parse().unwrap());
@@ -99,7 +106,7 @@ async fn a_retriable_status_is_repeated_and_retry_after_is_kept() {
         .unwrap();
     assert_eq!(script.seen().len(), 3);
     assert_eq!(start.elapsed(), Duration::from_secs(14));
-    let script = Script::of(vec![refusal(500, "placement.undefined_code", "broken")]);
+    let script = Script::of(vec![error_reply(500, "placement.undefined_code", "broken")]);
     script
         .placement_with(&patient(9, 9))
         .providers_in_tree(root())
@@ -119,7 +126,11 @@ async fn a_fixed_delay_is_kept() {
         connect_retry_delay: Delay::Fixed(Duration::from_secs(3)),
         ..RetryPolicy::default()
     };
-    let script = Script::of(vec![refused(), refused(), no_providers()]);
+    let script = Script::of(vec![
+        connection_refused(),
+        connection_refused(),
+        no_providers(),
+    ]);
     let start = Instant::now();
     script
         .placement_with(&AdapterOptions { retry, ..options() })
@@ -131,7 +142,7 @@ async fn a_fixed_delay_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_create_whose_answer_was_lost_is_not_sent_again() {
-    let script = Script::of(vec![closed()]);
+    let script = Script::of(vec![connection_reset()]);
     let error = script
         .placement_with(&patient(5, 5))
         .create_provider(&new_provider())
@@ -153,7 +164,7 @@ async fn a_create_whose_answer_was_lost_is_not_sent_again() {
 async fn a_create_that_never_arrived_is_sent_again() {
     let provider =
         r#"{"uuid": "00000000-0000-0000-0000-000000000001", "name": "gpu-01", "generation": 0}"#;
-    let script = Script::of(vec![refused(), answer(200, provider)]);
+    let script = Script::of(vec![connection_refused(), answer(200, provider)]);
     script
         .placement_with(&patient(5, 5))
         .create_provider(&new_provider())
@@ -235,9 +246,9 @@ impl RequestObserver for Counter {
 async fn the_observer_sees_every_attempt_by_route() {
     let counter = Arc::new(Counter::default());
     let script = Script::of(vec![
-        refused(),
+        connection_refused(),
         no_providers(),
-        refusal(409, "placement.duplicate_name", ""),
+        error_reply(409, "placement.duplicate_name", ""),
     ]);
     let client = script
         .placement_with(&patient(1, 0))

@@ -1,4 +1,4 @@
-//! A scripted HTTP service: a function answers, and every request is kept.
+//! A scripted HTTP service: a function answers, and every request is recorded.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,9 +10,9 @@ use http::{Request, Response};
 
 pub(crate) type Reply = Result<Response<Bytes>, TransportError>;
 
-/// One request as it arrived.
+/// A recorded request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedRequest {
     pub(crate) method: String,
     pub(crate) uri: String,
     pub(crate) token: Option<String>,
@@ -22,8 +22,8 @@ pub(crate) struct Seen {
     pub(crate) body: String,
 }
 
-impl Seen {
-    /// Method, path with query, microversion: what a pin is about.
+impl RecordedRequest {
+    /// Method, path with query, microversion: the form in which tests compare requests.
     pub(crate) fn line(&self) -> String {
         let path = self
             .uri
@@ -34,16 +34,18 @@ impl Seen {
     }
 }
 
-/// The service and what it saw.
+/// The service and its recorded requests.
 #[derive(Clone)]
 pub(crate) struct Script {
     pub(crate) http: HttpService,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Script {
     /// `answer` is called with each request and its number, from 0.
-    pub(crate) fn new(answer: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        answer: impl Fn(usize, &RecordedRequest) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let (kept, answer) = (Arc::clone(&seen), Arc::new(answer));
         let http = HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
@@ -67,12 +69,12 @@ impl Script {
         Self::new(move |number, _| answers[number.min(answers.len() - 1)].clone())
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<RecordedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.seen().iter().map(Seen::line).collect()
+        self.seen().iter().map(RecordedRequest::line).collect()
     }
 
     /// Placement without Keystone behind this script.
@@ -94,14 +96,14 @@ pub(crate) fn options() -> AdapterOptions {
     }
 }
 
-fn note(request: &Request<Bytes>) -> Seen {
+fn note(request: &Request<Bytes>) -> RecordedRequest {
     let header = |name: &str| {
         request
             .headers()
             .get(name)
             .map(|value| value.to_str().unwrap().to_owned())
     };
-    Seen {
+    RecordedRequest {
         method: request.method().to_string(),
         uri: request.uri().to_string(),
         token: header("x-auth-token"),
@@ -120,7 +122,8 @@ pub(crate) fn answer(status: u16, body: impl Into<String>) -> Reply {
         .unwrap())
 }
 
-pub(crate) fn refusal(status: u16, code: &str, message: &str) -> Reply {
+/// An error document of Placement.
+pub(crate) fn error_reply(status: u16, code: &str, message: &str) -> Reply {
     let detail = format!("The stock sentence.\\n\\n {message}  ");
     answer(
         status,
@@ -130,13 +133,13 @@ pub(crate) fn refusal(status: u16, code: &str, message: &str) -> Reply {
     )
 }
 
-pub(crate) fn closed() -> Reply {
+pub(crate) fn connection_reset() -> Reply {
     Err(TransportError::Closed {
         reason: "connection reset by peer".to_owned(),
     })
 }
 
-pub(crate) fn refused() -> Reply {
+pub(crate) fn connection_refused() -> Reply {
     Err(TransportError::Refused {
         peer: "placement:80".to_owned(),
     })

@@ -56,12 +56,12 @@ pub(super) fn lint(
         .iter()
         .all(|it| it.severity != LintSeverity::Error);
     if is_sound {
-        findings.extend(sized(flavor));
+        findings.extend(check_size(flavor));
     }
 }
 
-/// What is wrong with a flavor of a known size, for the scheduler or for hosts.
-fn sized(flavor: &FlavorEntry) -> Option<LintFinding> {
+/// Checks a flavor of a known size as the scheduler and the hosts would.
+fn check_size(flavor: &FlavorEntry) -> Option<LintFinding> {
     let asked = RequestFlavor {
         name: flavor.name.clone(),
         vcpus: flavor.vcpus?,
@@ -77,7 +77,7 @@ fn sized(flavor: &FlavorEntry) -> Option<LintFinding> {
             let is_size = (1..=4096).contains(&vcpus) && (1..=1 << 30).contains(&memory_mib);
             let image = BTreeMap::new();
             let machine = || GuestMachine::of(vcpus, memory_mib, &asked.extra_specs, &image);
-            // Of a flavor with secure boot or memory encryption, the image has to say that it boots by UEFI.
+            // Secure boot and memory encryption need an image that boots by UEFI. The image is unknown here: no check.
             let mut needs_uefi = ["os:secure_boot", "hw:mem_encryption"].iter();
             if !is_size || needs_uefi.any(|key| asked.extra_specs.contains_key(*key)) {
                 return None;
@@ -143,7 +143,7 @@ impl CheckedExtraSpec<'_> {
                 let also = match Attribute::named(self.key) {
                     Some(_) => "reads it, and so does ComputeCapabilitiesFilter",
                     None => {
-                        "reads it, as ComputeCapabilitiesFilter does where a host has a stat of the name"
+                        "reads it, and so does ComputeCapabilitiesFilter for hosts with a stat of this name"
                     }
                 };
                 let text = format!("it has no scope: {OF_AGGREGATES} {also}");
@@ -157,7 +157,7 @@ impl CheckedExtraSpec<'_> {
             let text = match self.enabled.has_filter(OF_CAPABILITIES) {
                 true if Attribute::named(self.key).is_some() => return,
                 true => format!(
-                    "it has no scope, and hosts have no such attribute: only {OF_CAPABILITIES} reads it, of hosts with a stat of the name"
+                    "it has no scope, and hosts have no such attribute: only {OF_CAPABILITIES} reads it, for hosts with a stat of this name"
                 ),
                 false => format!(
                     "it has no scope, and neither {OF_CAPABILITIES} nor {OF_AGGREGATES} is enabled, which would read it"
@@ -183,7 +183,7 @@ impl CheckedExtraSpec<'_> {
         let first = path.split(':').next().unwrap_or_default();
         if Attribute::named(first).is_none() {
             let text = format!(
-                "hosts have no attribute {first}: each host is rejected that has no stat of the name"
+                "hosts have no attribute {first}: hosts without a stat of this name are rejected"
             );
             let near = nearest_name(first, Attribute::names());
             let near = near.map(|near| format!("capabilities:{near}{}", &path[first.len()..]));

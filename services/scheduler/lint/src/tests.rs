@@ -160,15 +160,15 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
         (
             "capabilities:cpu_inf:model",
             "x",
-            "warning: flavor f, capabilities:cpu_inf:model: hosts have no attribute cpu_inf: each host is rejected that \
-             has no stat of the name; right would be: capabilities:cpu_info:model",
+            "warning: flavor f, capabilities:cpu_inf:model: hosts have no attribute cpu_inf: hosts without a stat \
+             of this name are rejected; right would be: capabilities:cpu_info:model",
         ),
         ("group_policy", "isolate", ""),
         (
             "ssd",
             "true",
-            "warning: flavor f, ssd: it has no scope: AggregateInstanceExtraSpecsFilter reads it, as \
-             ComputeCapabilitiesFilter does where a host has a stat of the name; right would be: \
+            "warning: flavor f, ssd: it has no scope: AggregateInstanceExtraSpecsFilter reads it, and so does \
+             ComputeCapabilitiesFilter for hosts with a stat of this name; right would be: \
              aggregate_instance_extra_specs:ssd",
         ),
     ] {

@@ -1,5 +1,5 @@
-//! `AggregateImagePropertiesIsolation`: if the host's aggregates have a key with the name of an image property, the
-//! image must have one of its values or lack the property.
+//! `AggregateImagePropertiesIsolation`: a host passes if, for each image property that is also a key of its aggregates, the
+//! aggregates list the property's value. With a namespace configured, only properties with that prefix count.
 
 use super::{Filter, FilterPlan, Runs};
 use crate::host_state::Aggregates;

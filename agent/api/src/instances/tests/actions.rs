@@ -369,7 +369,11 @@ async fn a_console_is_opened_for_a_request_that_switches_to_it() {
     let mut greeting = [0; 12];
     consoles[7].read_exact(&mut greeting).await.unwrap();
     assert_eq!(&greeting, b"RFB 003.008\n");
-    assert_eq!(open().await.status(), 409, "it has its most connections");
+    assert_eq!(
+        open().await.status(),
+        409,
+        "it has its maximum number of connections"
+    );
     drop(consoles);
     assert_eq!(open().await.status(), 101);
 }

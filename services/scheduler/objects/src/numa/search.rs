@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{NumaAsk, NumaCellRefusal, NumaReason, Offer, cell};
 use crate::host_state::{CellSet, NumaCell};
 
-/// The maximum number of failed states: every set of 16 different cells.
+/// The maximum number of failed states, which is the number of sets of 16 cells.
 const MAX_FAILED_STATES: usize = 1 << 16;
 
 /// The maximum number of reported pairs of an instance cell and a host cell.
@@ -209,12 +209,12 @@ impl<'s, 'a> CellSearch<'s, 'a> {
             && a.socket == b.socket
             && a.physnets == b.physnets
             && a.tunneled == b.tunneled
-            && !self.has_devices(a)
-            && !self.has_devices(b)
+            && !self.has_requested_devices(a)
+            && !self.has_requested_devices(b)
     }
 
-    /// Whether devices that may be requested are at the cell; then it is equivalent to no other.
-    fn has_devices(&self, cell: &NumaCell) -> bool {
+    /// Whether a device that may be requested is on the cell. Such a cell is not equivalent to another one.
+    fn has_requested_devices(&self, cell: &NumaCell) -> bool {
         self.offer.pci.is_some_and(|pools| {
             let all = pools.summaries().iter().enumerate();
             let mut there = all.filter(|(_, pool)| pool.numa_node == Some(cell.id));

@@ -510,6 +510,72 @@ mod tests {
         assert_eq!(value(&text, info), Some(0.0));
     }
 
+    /// The labels of a metric's series.
+    fn labels<'a>(text: &'a str, metric: &str) -> BTreeSet<&'a str> {
+        let mut series = text.lines().filter_map(|line| line.strip_prefix(metric));
+        let labels = series.find_map(|rest| rest.strip_prefix('{')?.split_once('}'));
+        let (labels, _) = labels.unwrap_or_else(|| panic!("no series of {metric}"));
+        labels_in(labels).collect()
+    }
+
+    /// The names in `state="free",resource_class="PGPU"`.
+    fn labels_in(text: &str) -> impl Iterator<Item = &str> {
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(name, _)| name.trim_end_matches('!').trim())
+    }
+
+    /// The parts of a query between this and the next closing character.
+    fn parts<'a>(query: &'a str, open: &str, close: char) -> Vec<&'a str> {
+        let rest = query.split(open).skip(1);
+        rest.filter_map(|rest| rest.split(close).next()).collect()
+    }
+
+    /// Other exporters' series are joined by label.
+    #[test]
+    fn the_documented_queries_about_devices_use_labels_that_the_metrics_have() {
+        let metrics = Metrics::default();
+        let mut view = crate::service::samples::host(&["gpu-01"]);
+        let function = "0000:af:00.0".parse().unwrap();
+        view.nodes.values_mut().next().unwrap().devices =
+            vec![devices::test_device(vec![function])];
+        metrics.devices(&view);
+        let text = metrics.render();
+        // As the DCGM exporter writes it.
+        assert!(text.contains("pci_bus_id=\"00000000:AF:00.0\""), "{text}");
+        let page = include_str!("../../docs/guide/howto/monitoring.md");
+        let (_, section) = page.split_once("\n## Queries about devices\n").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_suffix("` |"));
+        let queries: Vec<_> = rows
+            .filter_map(|row| Some(row.rsplit_once("| `")?.1))
+            .collect();
+        assert!(queries.len() >= 5, "{section}");
+        for query in &queries {
+            let own: Vec<_> = [DEVICES, DEVICE_INFO]
+                .into_iter()
+                .filter(|name| {
+                    let mut words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+                    words.any(|word| word == *name)
+                })
+                .collect();
+            assert!(!own.is_empty(), "{query}");
+            let joined = ["by (", "on (", "group_left ("].map(|open| parts(query, open, ')'));
+            let joined = joined
+                .into_iter()
+                .flatten()
+                .flat_map(|list| list.split(','));
+            let selected = parts(query, "{", '}').into_iter().flat_map(labels_in);
+            for label in joined.map(str::trim).chain(selected) {
+                for metric in &own {
+                    assert!(labels(&text, metric).contains(label), "{label}: {query}");
+                }
+            }
+        }
+        for other in ["DCGM_FI_DEV_GPU_UTIL", "openstack_placement_resource_usage"] {
+            assert!(queries.iter().any(|query| query.contains(other)), "{other}");
+        }
+    }
+
     #[test]
     fn states_add_up_to_the_nodes() {
         let metrics = Metrics::default();

@@ -19,6 +19,8 @@ started=()
 # The guest's network, and the command prefix that runs a program in it; empty without one.
 network=
 in_network=()
+# Why the guest has no network.
+no_network=
 node=
 asked=
 
@@ -108,11 +110,7 @@ answers() { virsh --quiet --connect "$uri" version >/dev/null 2>&1; }
 # The guest's first address, which libvirt's DHCP server gave it.
 address() { "${on[@]}" guest list -f value -c networks 2>/dev/null | grep -oE '([0-9]{1,3}\.){3}[0-9]{1,3}' | head -n 1; }
 has_address() { [ -n "$(address)" ]; }
-login() {
-    "${in_network[@]}" ssh -n -i "$place/key" -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
-        -o BatchMode=yes -o ConnectTimeout=10 "root@$1" "$2"
-}
-can_login() { login "$1" true 2>/dev/null; }
+can_login() { "$place/bin/ssh-guest" "$1" true </dev/null 2>/dev/null; }
 guest_is_ready() { "${on[@]}" guest console log job 2>/dev/null | grep -q 'berth-guest: ready'; }
 
 # Whether this host can hand its own devices to guests.
@@ -135,6 +133,39 @@ pick_stage() {
     fi
 }
 
+# What a guest without a network cannot show is said where it is left out, and again at the end.
+go_without_network() {
+    no_network=$1
+    printf '%s\n' "$1" >"$place/no-network"
+    echo "   the guest has no network, no address and no ssh login: $no_network"
+}
+
+# Logs in to a guest by its address, or by the name of a server of `openstack`. A guest that boots has no address and does not answer
+# yet, so both are tried for a minute.
+write_ssh_guest() {
+    mkdir -p "$place/bin"
+    cat >"$place/bin/ssh-guest" <<SSH
+#!/bin/bash
+# ssh-guest ADDRESS|SERVER [COMMAND]: logs in to a guest with the key of make run, from the network of the guest.
+set -eu
+guest=\$1
+shift
+if [[ ! \$guest =~ ^[0-9.]+\$ ]]; then
+    name=\$guest guest=
+    for try in {1..60}; do
+        shown=\$(openstack server show "\$name" -f value -c addresses)
+        guest=\$(grep -oE '([0-9]{1,3}\.){3}[0-9]{1,3}' <<<"\$shown" | head -n 1)
+        [ -z "\$guest" ] || break
+        sleep 1
+    done
+    [ -n "\$guest" ] || { echo "ssh-guest: the server \$name has no address" >&2; exit 1; }
+fi
+exec$(printf ' %q' "${in_network[@]}" ssh -i "$place/key") -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null \
+    -o LogLevel=ERROR -o BatchMode=yes -o ConnectTimeout=10 -o ConnectionAttempts=60 "root@\$guest" "\$@"
+SSH
+    chmod +x "$place/bin/ssh-guest"
+}
+
 # A network of libvirt for the guest, with its own DHCP server. The namespace of the private libvirtd has nothing else.
 make_network() {
     cat >"$place/network.xml" <<'XML'
@@ -152,7 +183,7 @@ XML
         printf '\n[compute_service]\nauto_network = "network:berth"\n' >>"$place/berth.toml"
         in_network=(nsenter --net --target "$(cat "$place/libvirtd/libvirtd.pid")")
     else
-        echo "   the guest has no network: $(head -n 1 "$place/network.log")"
+        go_without_network "libvirt does not make one: $(head -n 1 "$place/network.log")"
     fi
 }
 
@@ -172,7 +203,11 @@ host_stage() {
     uri=$("$berth" config show -f value | sed -n 's/^libvirt\.connection_uri //p')
     uri=${uri:-qemu:///system}
     answers || fail "libvirtd does not answer on $uri: start it (systemctl start libvirtd), or name it in [libvirt] connection_uri"
-    ! virsh --connect "$uri" net-info default 2>/dev/null | grep -q '^Active: *yes' || network=default
+    if virsh --connect "$uri" net-info default 2>/dev/null | grep -q '^Active: *yes'; then
+        network=default
+    else
+        go_without_network "libvirt's network default is not active (virsh net-start default)"
+    fi
     start "$place/log" "${on[@]}" up
 }
 
@@ -202,8 +237,8 @@ CONF
     local cards=$scripts/card-host.sh
     "$cards" make "$place/cards" || fail "the cards could not be made (see above)"
     start "$place/kernel.log" "$cards" kernel "$place/cards"
-    local apart=()
-    if unshare --net true 2>/dev/null; then
+    local apart=() refused=
+    if refused=$(unshare --net true 2>&1); then
         apart=(unshare --net -- sh -c 'ip link set lo up; exec "$@"' sh)
         # A VNC server would listen there, where the agent does not reach it. Serial consoles need no network.
         printf '\n[vnc]\nenabled = false\n' >>"$place/berth.toml"
@@ -216,7 +251,11 @@ CONF
         sleep 0.1
     done
     answers || fail "libvirtd did not answer within a minute; see $place/libvirtd.log"
-    [ "${#apart[@]}" = 0 ] || make_network
+    if [ "${#apart[@]}" != 0 ]; then
+        make_network
+    else
+        go_without_network "no network namespace can be made here: $refused"
+    fi
     common
     unset_settings
     on+=("$berth" --config "$place/berth.toml")
@@ -265,7 +304,7 @@ log_in() {
     at=$(address)
     await 120 "the guest answers ssh at $at" can_login "$at"
     printf '\n$%s ssh -i %s root@%s\n' "${in_network[0]:+ ${in_network[*]}}" "${place#"$PWD"/}/key" "$at"
-    login "$at" 'echo "logged in to $(hostname), kernel $(uname -r)"; ifconfig eth0 | head -n 2'
+    </dev/null "$place/bin/ssh-guest" "$at" 'echo "logged in to $(hostname), kernel $(uname -r)"; ifconfig eth0 | head -n 2'
 }
 
 story() {
@@ -277,6 +316,7 @@ story() {
     tell accelerator profile create one --group "resources:$class=1"
     if [ -n "$network" ]; then
         ssh-keygen -q -t ed25519 -N '' -C berth -f "$place/key"
+        write_ssh_guest
         boot+=(--network "$network" --ssh-key "$place/key.pub")
         # The guest's kernel has no driver for SATA, the usual bus of a config drive.
         boot+=(--image "$images/disk.img" --image-property hw_cdrom_bus=scsi --image-property hw_scsi_model=virtio-scsi)
@@ -315,7 +355,7 @@ story() {
 
 # What another terminal does to ask the node, and the walk that the README tells.
 stay() {
-    local shell=${place%/*}/openstack nic=() reach="${in_network[0]:+${in_network[*]} }"
+    local shell=${place%/*}/openstack nic=()
     [ "$network" != berth ] || nic=(--nic auto --key-name key)
     # A berth that asks this node, and sees the machine that the node sees.
     mkdir -p "$place/bin"
@@ -325,7 +365,7 @@ stay() {
 export OS_CLIENT_CONFIG_FILE=$place/state/clouds.yaml OS_CLOUD=berth
 export PATH=$shell/bin:$place/bin:\$PATH
 RC
-    printf '\n== everything above worked\n== this node stays up, all its services behind http://%s; Ctrl-C ends it\n' "$api"
+    printf '\n== everything above worked%s\n== this node stays up, all its services behind http://%s; Ctrl-C ends it\n' "${no_network:+, without an address and an ssh login of the guest: $no_network}" "$api"
     cat <<SAY
 To ask it by OpenStack's own client, from another terminal in this folder:
 
@@ -337,7 +377,7 @@ To ask it by OpenStack's own client, from another terminal in this folder:
 ${nic[0]:+  openstack keypair create --public-key ${place#"$PWD"/}/key.pub key
 }  openstack server create web --flavor tiny --image berth-guest ${nic[*]:---no-network} --wait
   openstack console log show web
-${nic[0]:+  ${reach}ssh -i ${place#"$PWD"/}/key root@ADDRESS      # of openstack server list, when the console says ready
+${nic[0]:+  ssh-guest web uname -sr      # ssh from the network of the guest, with the key
 }  openstack accelerator arq list
   openstack server delete web --wait
   berth scheduler explain --help      # berth, too, asks this node there
@@ -356,7 +396,7 @@ mkdir -p "$place"
 # Of a run that was killed; what is dear to make and the same each time is kept.
 end_guests
 end_network
-rm -rf "$place"/{state,instances,images,libvirtd,cards/sys,log,agent.sock,openrc,bin,key,key.pub}
+rm -rf "$place"/{state,instances,images,libvirtd,cards/sys,log,agent.sock,openrc,bin,key,key.pub,no-network}
 within=()
 trap finish EXIT
 trap 'exit 130' INT

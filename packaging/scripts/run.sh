@@ -100,4 +100,5 @@ stay=(stay)
 start packaging/scripts/guest-story.sh "$home/guest" "${stay[@]}" 9>&-
 ended || fail "the story of a guest did not end well (see above)"
 echo
+[ ! -s "$home/guest/no-network" ] || echo "run: left out: the guest had no address and no ssh login: $(cat "$home/guest/no-network")"
 echo "run: everything worked: the resource providers, the upgrade with running guests, and a guest with a device to its end"

@@ -1,10 +1,10 @@
 //! Guests with devices on the real libvirtd and QEMU, through `berth up`, with kills of it and of libvirtd. The cards
 //! are simulated by files; the rest is real.
 
-mod address_width;
 mod card_host;
 mod life;
 mod mig;
+mod processor;
 mod small_system;
 mod vgpu;
 

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const CLOSED: Duration = Duration::from_secs(3);
 /// How long one is tried that must work.
 const OPEN: Duration = Duration::from_secs(10);
+const READ_NETWORK_DATA: &str = "mount -r -t iso9660 /dev/sr0 /mnt && cat /mnt/openstack/latest/network_data.json && umount /mnt";
 
 #[test]
 fn a_guest_with_a_port_gets_its_lease_answers_ssh_by_a_rule_and_leaves_nothing() {
@@ -118,7 +119,7 @@ async fn story() {
     ));
     let second = clients.made(&format!("{create} --nic port-id={fixed} --wait second"));
     let port = clients.tenant(&format!("port list --server {web}"));
-    let port = text(&port[0]["ID"]);
+    let (port, mac) = (text(&port[0]["ID"]), text(&port[0]["MAC Address"]));
     assert_eq!(
         clients.tenant(&format!("port show {port}"))["status"],
         "ACTIVE"
@@ -139,6 +140,24 @@ async fn story() {
     until("the guest answers ssh at its floating address", || {
         clients.ssh(&floating, "true", OPEN)
     });
+    // What cloud-init reads in the guest is its interface and its network.
+    let read = clients.ssh_output(&floating, READ_NETWORK_DATA, OPEN);
+    let read: Value = serde_json::from_str(&read).unwrap_or_else(|error| panic!("{error}: {read}"));
+    let link = &read["links"][0];
+    assert_eq!(link["vif_id"], port.as_str(), "{read}");
+    assert_eq!(link["ethernet_mac_address"], mac.as_str(), "{read}");
+    let own = clients.ssh_output(&floating, "cat /sys/class/net/eth0/address", OPEN);
+    assert_eq!(own.trim(), mac);
+    let network = &read["networks"][0];
+    assert_eq!(network["network_id"], networks.private.as_str(), "{read}");
+    assert_eq!(
+        (&network["type"], &network["link"]),
+        (&json!("ipv4_dhcp"), &link["id"])
+    );
+    assert_eq!(
+        (&read["links"][1], &read["networks"][1]),
+        (&Value::Null, &Value::Null)
+    );
     // The rule is of one group only.
     assert!(!clients.ssh("10.11.0.77", "true", CLOSED));
     clients.tenant(&rule(&closed));
@@ -316,6 +335,18 @@ impl Clients {
 
     /// Whether a guest takes the key and runs a command.
     fn ssh(&self, address: &str, command: &str, limit: Duration) -> bool {
+        self.log_in(address, command, limit).status.success()
+    }
+
+    /// What a command prints in a guest.
+    fn ssh_output(&self, address: &str, command: &str, limit: Duration) -> String {
+        let output = self.log_in(address, command, limit);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command}: {printed}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    fn log_in(&self, address: &str, command: &str, limit: Duration) -> Output {
         let output = Command::new("ssh")
             .args([
                 "-n",
@@ -331,7 +362,7 @@ impl Clients {
             .arg(format!("root@{address}"))
             .arg(command)
             .output();
-        output.expect("ssh runs").status.success()
+        output.expect("ssh runs")
     }
 }
 

@@ -5,7 +5,7 @@
 //! `reshape` (the upgrade), `parsers` (malformed files and answers), `provider_config` (operators' provider files),
 //! `devices` (accelerators, from the host to both services), `boot` (guests, from a request to the agent), `alternates`
 //! (a build that fails on one host is done on another), `near` (guests and devices on one NUMA cell), `guest_lives`
-//! (guests through events of their host). They share `mishaps` (faults of requests to Placement) and `upgrading` (a
+//! (guests through events of their host), `hardware` (what flavors and images request, up to libvirt's document). They share `mishaps` (faults of requests to Placement) and `upgrading` (a
 //! node before its upgrade).
 
 mod alternates;
@@ -13,6 +13,7 @@ mod boot;
 mod devices;
 mod foreign;
 mod guest_lives;
+mod hardware;
 mod holds;
 mod identity;
 mod mishaps;

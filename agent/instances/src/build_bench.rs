@@ -9,11 +9,11 @@ use std::time::Duration;
 use berth_agent_images::InstancesPath;
 use berth_agent_journal::{ReleasedDevices, SqlJournal};
 use berth_model::{
-    ConsumerUuid, NodeName, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
+    ConsumerUuid, MacAddress, MemoryEncryption, NodeName, Provider, ProviderName, ProviderTree,
+    ProviderUuid, ResourceClass,
 };
 use berth_virt::guest_spec::{
     CpuModel, DeviceOrigin, GuestDevices, GuestInterfaces, GuestSpec, HostPath, InterfaceSource,
-    MacAddress,
 };
 use berth_virt::{
     DeviceCondition, DeviceOwner, DeviceType, GuestDestroyOutcome, GuestError, GuestMark,
@@ -69,6 +69,9 @@ pub struct Bench {
     nodes: Vec<NodeName>,
     pub gpus: Vec<PhysicalGpu>,
     pub devices: Vec<OfferedDevice>,
+    /// Of each cell, by size in KiB.
+    pub huge_pages: BTreeMap<u64, u64>,
+    pub encryption_contexts: BTreeMap<MemoryEncryption, u64>,
     world: Arc<Mutex<BenchState>>,
     journal: Mutex<Option<Arc<SqlJournal>>>,
 }
@@ -96,6 +99,8 @@ impl Bench {
             nodes: vec![NodeName::new("compute1").unwrap()],
             gpus: Vec::new(),
             devices: Vec::new(),
+            huge_pages: BTreeMap::new(),
+            encryption_contexts: BTreeMap::new(),
             world: Arc::new(Mutex::new(world)),
             journal: Mutex::default(),
         }
@@ -125,6 +130,7 @@ impl Bench {
                         .step_by(2)
                         .map(|cpu| [cpu, cpu + 1].into_iter().collect())
                         .collect(),
+                    huge_pages: self.huge_pages.clone(),
                     ..HostNumaCell::new(id, cpus.collect(), 4096)
                 }
             })
@@ -146,7 +152,7 @@ impl Bench {
             devices: self.devices.clone(),
             pci: PciInPlacement::default(),
             customs: Vec::new(),
-            encryption_contexts: BTreeMap::new(),
+            encryption_contexts: self.encryption_contexts.clone(),
             traits: BTreeSet::new(),
             capabilities: berth_virt::NodeCapabilities::default(),
             guests: BTreeMap::new(),

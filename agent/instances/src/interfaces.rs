@@ -13,10 +13,10 @@ use berth_agent_journal::{
     DeviceClaim, Goal, GuestRecord, GuestRequest, InstanceOverrides, NamedDevice as _,
     NetworkFunction, ReleasedDevices,
 };
-use berth_model::{ConsumerUuid, Disposition};
+use berth_model::{ConsumerUuid, Disposition, MacAddress};
 use berth_virt::guest_spec::{
     DeviceOrigin, GuestDevice, GuestDevices, GuestInterface, GuestInterfaces, GuestPort, GuestSpec,
-    GuestSpecError, InterfaceSource, MacAddress, PciManagement, PortConnection,
+    GuestSpecError, InterfaceSource, PciManagement, PortConnection,
 };
 use berth_virt::{GuestError, InterfaceOutcome, VirtDriver, WantedDevice};
 use berth_wire::conductor::FunctionVnicType;

@@ -80,6 +80,7 @@ mod exponential_backoff;
 mod ids;
 mod inventory;
 mod link_group;
+mod mac_address;
 mod machine;
 mod pci_address;
 mod plan;
@@ -115,6 +116,7 @@ pub use ids::{
 };
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
 pub use link_group::{LinkGroupName, LinkGroupNameError};
+pub use mac_address::{MacAddress, MacAddressError};
 pub use machine::{
     AddressWidth, Affinity, AllowedValues, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate,
     DiskRates, EXTRA_SPEC_SCOPES, EmulatorThreads, FlavorExtraSpecError, FlavorPlacement,

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    Allocation, Allocations, ConsoleKind, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
+    Allocation, Allocations, ConsoleKind, ConsumerUuid, DesiredTree, Homes, MacAddress, NodeName,
+    ProviderTree,
 };
-use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, HostPciPlace, MacAddress};
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, HostPciPlace};
 use berth_virt::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use berth_model::{ConsumerUuid, NodeName};
-use berth_virt::guest_spec::{GuestSpec, MacAddress};
+use berth_model::{ConsumerUuid, MacAddress, NodeName};
+use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
     GuestRedefineOutcome, GuestSpawnOutcome, HostEvents, HostView, InterfaceOutcome, ObserveError,

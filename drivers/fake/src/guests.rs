@@ -6,10 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{
-    DesiredPower, GuestInterface, GuestInterfaces, GuestSpec, MacAddress, VcpuPin,
-};
+use berth_model::{ConsumerUuid, MacAddress};
+use berth_virt::guest_spec::{DesiredPower, GuestInterface, GuestInterfaces, GuestSpec, VcpuPin};
 use berth_virt::{
     GuestCell, GuestCpuPolicy, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark,
     GuestMdev, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, GuestView,

@@ -19,6 +19,30 @@ pub(crate) struct DomainCapabilities {
     pub(crate) video_models: BTreeSet<String>,
     /// AMD SEV, if the processor, the kernel and QEMU have it.
     pub(crate) sev: Option<SevCapabilities>,
+    /// The processor of guests with the CPU mode `host-model`. An emulated one has all features that QEMU emulates.
+    pub(crate) host_model: Option<HostModel>,
+}
+
+/// A processor as a named model with changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostModel {
+    model: String,
+    /// Features that the model does not have.
+    added: BTreeSet<String>,
+    /// Features of the model that this processor does not have.
+    pub(crate) removed: BTreeSet<String>,
+}
+
+impl HostModel {
+    /// The processor as the `<cpu>` of a host, without the removed features: libvirt expands such a document.
+    pub(crate) fn cpu(&self, arch: &str) -> String {
+        let features = self.added.iter();
+        let features: String = features
+            .map(|name| format!("<feature name='{name}'/>"))
+            .collect();
+        let model = &self.model;
+        format!("<cpu><arch>{arch}</arch><model>{model}</model>{features}</cpu>")
+    }
 }
 
 /// How many guests with AMD SEV run at once. An older libvirt does not tell (0).
@@ -41,6 +65,7 @@ impl DomainCapabilities {
             secure_boot: of(&["os", "loader"], "secure").contains("yes"),
             video_models: of(&["devices", "video"], "modelType"),
             sev: sev(&reader, root)?,
+            host_model: host_model(root),
         })
     }
 
@@ -51,6 +76,7 @@ impl DomainCapabilities {
         self.secure_boot |= other.secure_boot;
         self.video_models.extend(other.video_models);
         self.sev = self.sev.or(other.sev);
+        self.host_model = self.host_model.or(other.host_model);
         self
     }
 }
@@ -70,6 +96,24 @@ fn sev(reader: &Reader<'_>, root: Node<'_, '_>) -> Result<Option<SevCapabilities
         guests: number("maxGuests", "features/sev/maxGuests")?,
         es_guests: number("maxESGuests", "features/sev/maxESGuests")?,
     }))
+}
+
+fn host_model(root: Node<'_, '_>) -> Option<HostModel> {
+    let mut modes = xml::children(xml::find(root, &["cpu"])?, "mode");
+    let mode = modes.find(|mode| {
+        mode.attribute("name") == Some("host-model") && mode.attribute("supported") == Some("yes")
+    })?;
+    let named = |policy: &str| {
+        let features = xml::children(mode, "feature");
+        let features = features.filter(|feature| feature.attribute("policy") == Some(policy));
+        let names = features.filter_map(|feature| feature.attribute("name"));
+        names.map(str::to_owned).collect()
+    };
+    Some(HostModel {
+        model: xml::text(mode, &["model"])?.to_owned(),
+        added: named("require"),
+        removed: named("disable"),
+    })
 }
 
 /// The values of `<enum name=..>` under an element that is supported.
@@ -151,6 +195,31 @@ mod tests {
         let pc = DomainCapabilities::read(Q35).unwrap();
         let q35 = DomainCapabilities::read(SEV).unwrap();
         assert_eq!(pc.and(q35).sev, Some(both));
+    }
+
+    const EMULATED: &str = "<domainCapabilities><path>/usr/bin/qemu-system-x86_64</path><domain>qemu</domain>
+      <machine>pc-q35-7.2</machine><arch>x86_64</arch>
+      <cpu><mode name='host-passthrough' supported='no'/>
+        <mode name='host-model' supported='yes'><model fallback='forbid'>EPYC-Rome</model><vendor>AMD</vendor>
+          <feature policy='require' name='erms'/><feature policy='require' name='pku'/>
+          <feature policy='disable' name='sha-ni'/></mode>
+        <mode name='custom' supported='yes'><model usable='no'>EPYC</model></mode></cpu></domainCapabilities>";
+
+    #[test]
+    fn the_processor_that_qemu_emulates_is_read() {
+        let read = |text: &str| DomainCapabilities::read(text).unwrap().host_model;
+        let model = read(EMULATED).unwrap();
+        assert_eq!(
+            model.cpu("x86_64"),
+            "<cpu><arch>x86_64</arch><model>EPYC-Rome</model><feature name='erms'/><feature name='pku'/></cpu>"
+        );
+        assert_eq!(model.removed, set(&["sha-ni"]));
+        let unsupported = "<mode name='host-model' supported='no'>";
+        assert_eq!(
+            read(&EMULATED.replace("<mode name='host-model' supported='yes'>", unsupported)),
+            None
+        );
+        assert_eq!(read(Q35), None);
     }
 
     proptest! {

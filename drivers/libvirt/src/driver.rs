@@ -6,11 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use berth_model::{ConsoleKind, ConsumerUuid, NodeName, PciAddress};
+use berth_model::{ConsoleKind, ConsumerUuid, MacAddress, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastObservation, Procfs, Sysfs};
-use berth_virt::guest_spec::{
-    GuestInterfaces, GuestSpec, HostPciPlace, MacAddress, PortConnection,
-};
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec, HostPciPlace, PortConnection};
 use berth_virt::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,

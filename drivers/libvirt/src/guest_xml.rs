@@ -18,11 +18,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use berth_model::{
-    AddressWidth, CpuLimits, MachineOptions, MachineType, MemoryEncryption, PciAddress,
+    AddressWidth, CpuLimits, MacAddress, MachineOptions, MachineType, MemoryEncryption, PciAddress,
 };
 use berth_virt::guest_spec::{
     CpuModel, GuestBoot, GuestPciTree, GuestSpec, GuestSpecError, GuestTopology, LinkName,
-    MacAddress, MemoryPages, VcpuPin,
+    MemoryPages, VcpuPin,
 };
 
 use crate::architecture::GuestArchitecture;

@@ -166,7 +166,7 @@ fn steady_facts(
             version / 1_000 % 1_000,
             version % 1_000
         ),
-        guest_features: guest_features(connect, capabilities, options, &features)?,
+        guest_features: guest_features(connect, capabilities, options, &features, &domain)?,
         features,
         domain,
     })
@@ -180,21 +180,20 @@ fn features(
 ) -> Result<BTreeSet<String>, ObserveError> {
     let mut features = capabilities.cpu_features.clone();
     if let Some(cpu) = &capabilities.cpu {
-        let expand = sys::VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES;
-        if let Ok(expanded) = connect.baseline_cpu(&[cpu.as_str()], expand) {
-            features.extend(capabilities::expanded_features(&expanded).map_err(malformed)?);
-        }
+        features.extend(expanded_cpu(connect, cpu)?.unwrap_or_default());
     }
     Ok(features)
 }
 
 /// The features of the processor that guests see, by their CPU model. As in Nova, they are the host's where guests see the
-/// host's processor. A model that libvirt does not know has none.
+/// host's processor. A model that libvirt does not know has none. QEMU emulates a model without the features that it does not
+/// emulate, and starts the guest.
 fn guest_features(
     connect: &Connect,
     capabilities: &Capabilities,
     options: &LibvirtOptions,
     of_host: &BTreeSet<String>,
+    domain: &DomainCapabilities,
 ) -> Result<BTreeSet<String>, ObserveError> {
     /// QEMU's default model.
     const DEFAULT: &str = "qemu64";
@@ -206,15 +205,23 @@ fn guest_features(
         (CpuMode::Custom, Some(model)) => model,
         _ => DEFAULT,
     };
-    let cpu = format!(
-        "<cpu><arch>{}</arch><model>{model}</model></cpu>",
-        capabilities.arch
-    );
-    let expand = sys::VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES;
-    match connect.baseline_cpu(&[cpu.as_str()], expand) {
-        Ok(expanded) => capabilities::expanded_features(&expanded).map_err(malformed),
-        Err(_) => Ok(BTreeSet::new()),
+    let arch = &capabilities.arch;
+    let cpu = format!("<cpu><arch>{arch}</arch><model>{model}</model></cpu>");
+    let mut features = expanded_cpu(connect, &cpu)?.unwrap_or_default();
+    if let Some(emulated) = domain.host_model.as_ref().filter(|_| !is_kvm)
+        && let Some(all) = expanded_cpu(connect, &emulated.cpu(arch))?
+    {
+        features.retain(|name| all.contains(name) && !emulated.removed.contains(name));
     }
+    Ok(features)
+}
+
+/// All features of a `<cpu>`; `None` if libvirt cannot expand it.
+fn expanded_cpu(connect: &Connect, cpu: &str) -> Result<Option<BTreeSet<String>>, ObserveError> {
+    let expand = sys::VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES;
+    let expanded = connect.baseline_cpu(&[cpu], expand).ok();
+    let features = expanded.map(|text| capabilities::expanded_features(&text));
+    features.transpose().map_err(malformed)
 }
 
 /// The domain capabilities for guests of type `virt_type` on the machines that guests have; empty if the driver does not tell

@@ -1,7 +1,7 @@
 //! The node's traits: features of the processor that guests see, and capabilities of its hypervisor. Pure.
 //!
-//! Names are those of os-traits 3.9, and the mapping from libvirt's names is Nova's. A capability is a trait only if guests can have it: the
-//! tables of devices are those that `guest_xml` writes, not all that libvirt lists.
+//! Names are those of os-traits 3.9, and the mapping from libvirt's names is Nova's, except for SSE3. A capability is a trait only if
+//! guests can have it: the tables of devices are those that `guest_xml` writes, not all that libvirt lists.
 
 use std::collections::BTreeSet;
 
@@ -44,10 +44,11 @@ const X86_FEATURES: &[(&str, &str)] = &[
     ("mmx", "MMX"),
     ("mpx", "MPX"),
     ("pclmuldq", "CLMUL"),
+    // Nova asks libvirt for `sse3`, a name that it does not have.
+    ("pni", "SSE3"),
     ("sha-ni", "SHA"),
     ("sse", "SSE"),
     ("sse2", "SSE2"),
-    ("sse3", "SSE3"),
     ("sse4.1", "SSE41"),
     ("sse4.2", "SSE42"),
     ("sse4a", "SSE4A"),
@@ -237,7 +238,7 @@ mod tests {
             firmwares: set(&["efi"]),
             secure_boot: true,
             video_models: set(&["cirrus", "none", "virtio", "ramfb"]),
-            sev: None,
+            ..DomainCapabilities::default()
         };
         let all = traits(&x86_host(), &set(&everything(X86_FEATURES)), &domain, NEW);
         // Hyperthreading, two architectures, two firmwares, secure boot, stateless firmware, three video cards, packed rings,
@@ -245,6 +246,17 @@ mod tests {
         let others = 13;
         let expected = X86_FEATURES.len() + DiskBus::ALL.len() + InterfaceModel::ALL.len() + others;
         assert_eq!(all.len(), expected, "{all:?}");
+    }
+
+    /// The name of another program would never be reported.
+    #[test]
+    fn each_feature_in_the_table_is_one_of_libvirts() {
+        let known = std::fs::read_to_string("/usr/share/libvirt/cpu_map/x86_features.xml");
+        let known = known.expect("libvirt0 is installed where this is built");
+        for (feature, _) in X86_FEATURES {
+            let element = format!("<feature name='{feature}'");
+            assert!(known.contains(&element), "{feature}");
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
-use berth_model::PciAddress;
-use berth_virt::guest_spec::{GuestInterface, GuestPort, MacAddress, PortConnection};
+use berth_model::{MacAddress, PciAddress};
+use berth_virt::guest_spec::{GuestInterface, GuestPort, PortConnection};
 use uuid::Uuid;
 
 use crate::error::PortError;

@@ -1,9 +1,7 @@
 //! The plan to plug or unplug a port: from what was observed to what is to be done. Pure.
 
-use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{
-    GuestInterface, GuestPort, LinkName, MacAddress, PlugSignal, PortConnection,
-};
+use berth_model::{ConsumerUuid, MacAddress};
+use berth_virt::guest_spec::{GuestInterface, GuestPort, LinkName, PlugSignal, PortConnection};
 
 use crate::error::PortError;
 use crate::switch::SwitchInterface;

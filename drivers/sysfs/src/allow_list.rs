@@ -3,9 +3,9 @@
 //! A function without a matching entry belongs to the host (it may be its disk or network card) and is never unbound
 //! from its driver. Only this module creates [`AllowedFunction`], and every operation that changes a function requires one.
 
-use berth_model::PciAddress;
+use berth_model::{MacAddress, PciAddress};
 use berth_options::{OptionKind, TablesKind, WrongElement};
-use berth_virt::guest_spec::MacAddress;
+
 use serde_json::Value;
 
 use crate::Sysfs;

@@ -5,11 +5,12 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 
 use berth_model::{
-    Allocation, Allocations, ConsoleKind, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
+    Allocation, Allocations, ConsoleKind, ConsumerUuid, DesiredTree, Homes, MacAddress, NodeName,
+    ProviderTree,
 };
 use futures_core::Stream;
 
-use crate::guest_spec::{GuestInterfaces, GuestSpec, HostPciPlace, MacAddress};
+use crate::guest_spec::{GuestInterfaces, GuestSpec, HostPciPlace};
 use crate::{
     ConsoleAddress, DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError,
     GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use crate::guest_spec::MacAddress;
+use berth_model::MacAddress;
 
 /// The addresses of interfaces, by Ethernet address.
 pub type InterfaceAddresses = BTreeMap<MacAddress, Vec<IpAddr>>;

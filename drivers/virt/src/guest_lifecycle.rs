@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_model::{ArqUuid, ConsoleKind, ConsumerUuid, Disposition, PciAddress, PowerState};
+use berth_model::{
+    ArqUuid, ConsoleKind, ConsumerUuid, Disposition, MacAddress, PciAddress, PowerState,
+};
 use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::guest_hardware::GuestHardware;
-use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource, MacAddress, text};
+use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource, text};
 
 /// The outcome of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

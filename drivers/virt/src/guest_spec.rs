@@ -29,7 +29,7 @@ pub use description::InstanceDescription;
 pub use device::{AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, PciManagement};
 pub use disk::{BaseImage, DiskFormat, GuestDisks, QcowDisk};
 pub use error::GuestSpecError;
-pub use interface::{GuestInterface, GuestInterfaces, InterfaceSource, LinkName, MacAddress};
+pub use interface::{GuestInterface, GuestInterfaces, InterfaceSource, LinkName};
 pub use name::{GuestName, HostPath, KernelCommandLine, Label, ProjectId};
 pub use pci_place::{HostPciPlace, HostPciPlaces};
 pub use pci_tree::{GuestPciBus, GuestPciSlot, GuestPciTree};

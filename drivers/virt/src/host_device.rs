@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_model::{
-    LinkGroupName, NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClass, Trait,
+    LinkGroupName, MacAddress, NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClass,
+    Trait,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::guest_spec::{MacAddress, text};
+use crate::guest_spec::text;
 
 const INTEL: u16 = 0x8086;
 

@@ -18,8 +18,7 @@ use crate::journal::LatePort;
 use crate::journal::{
     BootJournal, BootStep, BootStepDetail, BootStepRecord, JournalError, StepState,
 };
-use crate::late_claims::LateClaims;
-use crate::late_ports::LatePorts;
+use crate::late_effects::LateEffects;
 use crate::metrics::BootMetrics;
 use crate::options::ConductorOptions;
 use crate::orphaned_arqs::OrphanedArqs;
@@ -44,8 +43,8 @@ pub(crate) struct BootContext {
     pub(crate) searches: FairPermits<String>,
     pub(crate) metrics: BootMetrics,
     pub(crate) orphaned_arqs: OrphanedArqs,
-    pub(crate) late_claims: LateClaims,
-    pub(crate) late_ports: LatePorts,
+    pub(crate) late_claims: LateEffects,
+    pub(crate) late_ports: LateEffects,
 }
 
 impl BootContext {

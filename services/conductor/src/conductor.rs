@@ -39,13 +39,15 @@ use crate::interfaces::{ActiveGuest, InterfaceError};
 use crate::journal::{
     AcceptOutcome, BootGoal, BootJournal, BootRecord, BootRecords, JournalError, UnreadableRecord,
 };
-use crate::late_claims::LateClaims;
-use crate::late_ports::LatePorts;
+use crate::late_effects::LateEffects;
 use crate::metrics::BootMetrics;
 use crate::orphaned_arqs::OrphanedArqs;
 use crate::port_refresh::{self, PortRefreshError};
 use crate::stale_members::StaleMembers;
-use crate::{Agents, BootRequest, ConductorError, ConductorOptions, FilterScheduler, HostNode};
+use crate::{
+    Agents, BootRequest, ConductorError, ConductorOptions, FilterScheduler, HostNode, late_claims,
+    late_ports,
+};
 
 /// The journal and services that a conductor uses.
 pub struct ConductorParts {
@@ -100,8 +102,8 @@ impl Conductor {
                 searches: FairPermits::new(options.scheduler_workers),
                 metrics: BootMetrics::default(),
                 orphaned_arqs: OrphanedArqs::default(),
-                late_claims: LateClaims::default(),
-                late_ports: LatePorts::default(),
+                late_claims: LateEffects::default(),
+                late_ports: LateEffects::default(),
             },
             tasks: KeyedTasks::default(),
             blocked: Mutex::default(),
@@ -423,15 +425,14 @@ impl Conductor {
                         "failed to collect orphaned accelerator requests"
                     );
                 }
-                let (late_claims, context) = (&self.inner.context.late_claims, &self.inner.context);
-                if let Err(error) = late_claims.collect(context, &self.inner.tasks).await {
+                let (context, tasks) = (&self.inner.context, &self.inner.tasks);
+                if let Err(error) = late_claims::collect(context, tasks).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "failed to collect late claims"
                     );
                 }
-                let late_ports = &self.inner.context.late_ports;
-                if let Err(error) = late_ports.collect(context, &self.inner.tasks).await {
+                if let Err(error) = late_ports::collect(context, tasks).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "failed to collect late ports"
@@ -482,15 +483,13 @@ impl Conductor {
 
     /// Runs the collector of late claims if it is due. Returns the number of deleted and restored claims.
     pub async fn collect_late_claims(&self) -> Result<usize, String> {
-        let (late_claims, context) = (&self.inner.context.late_claims, &self.inner.context);
-        let collected = late_claims.collect(context, &self.inner.tasks).await;
+        let collected = late_claims::collect(&self.inner.context, &self.inner.tasks).await;
         collected.map_err(|error| error.to_string())
     }
 
     /// Runs the collector of late ports if it is due. Returns the number of deleted ports.
     pub async fn collect_late_ports(&self) -> Result<usize, String> {
-        let (late_ports, context) = (&self.inner.context.late_ports, &self.inner.context);
-        let collected = late_ports.collect(context, &self.inner.tasks).await;
+        let collected = late_ports::collect(&self.inner.context, &self.inner.tasks).await;
         collected.map_err(|error| error.to_string())
     }
 

@@ -4,20 +4,15 @@
 //! that no step knows. Therefore this collector observes the guest for a grace period, and deletes the marked ports that
 //! are not the guest's. Until then, the guest's UUID stays owned by this conductor.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use berth_client::NetworkClientError;
 use berth_client::network::PortFilter;
 use berth_hosts::HostTableError;
 use berth_keyed_tasks::KeyedTasks;
 use berth_model::{ConsumerUuid, Disposition};
-use tokio::time::Instant;
 
 use crate::boot_context::BootContext;
 use crate::journal::{BootGoal, BootPort, JournalError, LatePort};
 use crate::port_marks::is_marked;
-use crate::scan_interval::ScanInterval;
 
 /// Error of a scan for late ports.
 #[derive(Debug, thiserror::Error)]
@@ -30,90 +25,63 @@ pub(crate) enum LatePortsError {
     Hosts(#[from] HostTableError),
 }
 
-#[derive(Default)]
-struct LatePortObservations {
-    /// When each guest was first seen in the journal's list of late ports.
-    first_seen: BTreeMap<ConsumerUuid, Instant>,
-    scan: ScanInterval,
+/// Scans if a scan is due. Returns the number of deleted ports.
+pub(crate) async fn collect(
+    context: &BootContext,
+    tasks: &KeyedTasks<ConsumerUuid>,
+) -> Result<usize, LatePortsError> {
+    let observed = &context.late_ports;
+    if !observed.is_due(context.options.orphan_grace) {
+        return Ok(0);
+    }
+    let all = context.journal.late_ports().await?;
+    observed.retain(|guest| all.iter().any(|late| late.guest == guest));
+    let mut deleted = 0;
+    for late in &all {
+        // A running boot or deletion finds the ports of its own attempt.
+        if tasks.is_active(&late.guest) {
+            continue;
+        }
+        let _guard = tasks.lock(late.guest).await;
+        match collect_of(context, late).await {
+            Ok(of_guest) => deleted += of_guest,
+            // The other guests do not wait for this one.
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(guest = %late.guest, error, "failed to collect the late ports of a guest, retrying");
+            }
+        }
+    }
+    Ok(deleted)
 }
 
-/// Observations of earlier scans. Not persistent: a restart begins a new grace period.
-#[derive(Default)]
-pub(crate) struct LatePorts(Mutex<LatePortObservations>);
-
-impl LatePorts {
-    /// Restarts the grace period of a guest after another lost answer.
-    pub(crate) fn reset(&self, guest: ConsumerUuid) {
-        self.observations().first_seen.remove(&guest);
-    }
-
-    /// Scans if a scan is due. Returns the number of deleted ports.
-    pub(crate) async fn collect(
-        &self,
-        context: &BootContext,
-        tasks: &KeyedTasks<ConsumerUuid>,
-    ) -> Result<usize, LatePortsError> {
-        let grace = context.options.orphan_grace;
-        if !self.observations().scan.is_due(grace, Instant::now()) {
-            return Ok(0);
+/// Deletes the late ports of one guest. Returns their number.
+async fn collect_of(context: &BootContext, late: &LatePort) -> Result<usize, LatePortsError> {
+    let guest = late.guest;
+    let is_over = context
+        .late_ports
+        .is_over(guest, context.options.orphan_grace);
+    let record = context.journal.guest(guest).await?;
+    let own = match &record {
+        None => Vec::new(),
+        Some(record) => match record.goal {
+            BootGoal::Failed { .. } => Vec::new(),
+            BootGoal::Active => record.ports(record.attempt).unwrap_or_default().to_vec(),
+            _ => return Ok(0),
+        },
+    };
+    let deleted = delete_others(context, late, &own).await?;
+    if deleted == 0 && is_over {
+        // Delete the row first: without the row, nothing is deleted that belongs to the next owner of the UUID.
+        // If the conductor stops in between, `stale_members` removes the ownership.
+        context.journal.clear_late_port(guest).await?;
+        let is_undone = record.is_none_or(|record| record.goal != BootGoal::Active);
+        if is_undone && !context.has_late_effect(guest).await? {
+            let hosts = &context.scheduler.hosts;
+            hosts.release_guest(context.owned(guest)).await?;
         }
-        let all = context.journal.late_ports().await?;
-        self.observations()
-            .first_seen
-            .retain(|guest, _| all.iter().any(|late| late.guest == *guest));
-        let mut deleted = 0;
-        for late in &all {
-            // A running boot or deletion finds the ports of its own attempt.
-            if tasks.is_active(&late.guest) {
-                continue;
-            }
-            let _guard = tasks.lock(late.guest).await;
-            match self.collect_of(context, late).await {
-                Ok(of_guest) => deleted += of_guest,
-                // The other guests do not wait for this one.
-                Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(guest = %late.guest, error, "failed to collect the late ports of a guest, retrying");
-                }
-            }
-        }
-        Ok(deleted)
     }
-
-    /// Deletes the late ports of one guest. Returns their number.
-    async fn collect_of(
-        &self,
-        context: &BootContext,
-        late: &LatePort,
-    ) -> Result<usize, LatePortsError> {
-        let (guest, now) = (late.guest, Instant::now());
-        let first_seen = *self.observations().first_seen.entry(guest).or_insert(now);
-        let record = context.journal.guest(guest).await?;
-        let own = match &record {
-            None => Vec::new(),
-            Some(record) => match record.goal {
-                BootGoal::Failed { .. } => Vec::new(),
-                BootGoal::Active => record.ports(record.attempt).unwrap_or_default().to_vec(),
-                _ => return Ok(0),
-            },
-        };
-        let deleted = delete_others(context, late, &own).await?;
-        if deleted == 0 && now.duration_since(first_seen) >= context.options.orphan_grace {
-            // Delete the row first: without the row, nothing is deleted that belongs to the next owner of the UUID.
-            // If the conductor stops in between, `stale_members` removes the ownership.
-            context.journal.clear_late_port(guest).await?;
-            let is_undone = record.is_none_or(|record| record.goal != BootGoal::Active);
-            if is_undone && !context.has_late_effect(guest).await? {
-                let hosts = &context.scheduler.hosts;
-                hosts.release_guest(context.owned(guest)).await?;
-            }
-        }
-        Ok(deleted)
-    }
-
-    fn observations(&self) -> MutexGuard<'_, LatePortObservations> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    Ok(deleted)
 }
 
 /// Deletes the ports that this service created for the guest and that are not among these. Returns their number.

@@ -24,7 +24,7 @@
 //! | `metrics` | metrics of searches and boots |
 //! | `headroom` | how many more guests of a flavor fit |
 //! | `orphaned_arqs`, `stale_members`, `late_claims`, `late_ports` | garbage collection of accelerator requests, server-group members, and of claims and ports with an unknown result |
-//! | `scan_interval` | rate limit of these collectors |
+//! | `scan_interval`, `late_effects` | rate limit of these collectors, and the grace periods of guests |
 //! | `agents` | lookup of a node's agent |
 //! | `attestations` | trust of nodes, from an operator's file |
 //! | `options`, `error` | options and errors of the conductor |
@@ -53,6 +53,7 @@ mod headroom;
 mod interfaces;
 pub mod journal;
 mod late_claims;
+mod late_effects;
 mod late_ports;
 mod metrics;
 mod options;

@@ -1,6 +1,6 @@
 //! The profile of a port (`binding:profile`): what its owner wrote, and what describes the host's device. Pure.
 
-use berth_model::PciAddress;
+use berth_model::{MacAddress, PciAddress};
 use berth_wire::conductor::FunctionVnicType;
 use berth_wire::guest::NetworkFunctionBody;
 use berth_wire::network_info::{Extras, VifBody};
@@ -14,10 +14,6 @@ pub(crate) fn is_function_for(vif: &VifBody, function: &NetworkFunctionBody) -> 
         text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
     let ids = function.pci_vendor_info.split_once(':');
-    let is_mac = |mac: &String| {
-        let mut bytes = mac.split(':');
-        bytes.clone().count() == 6 && bytes.all(|byte| is_hex(byte, 2))
-    };
     let is_of_kind = match FunctionVnicType::of(&vif.vnic_type) {
         Some(FunctionVnicType::Direct | FunctionVnicType::Macvtap) => function.vf_num.is_some(),
         Some(FunctionVnicType::DirectPhysical) => function.vf_num.is_none(),
@@ -27,7 +23,10 @@ pub(crate) fn is_function_for(vif: &VifBody, function: &NetworkFunctionBody) -> 
         && network.and_then(Value::as_str) == Some(&function.physical_network)
         && function.pci_slot.parse::<PciAddress>().is_ok()
         && ids.is_some_and(|(vendor, product)| is_hex(vendor, 4) && is_hex(product, 4))
-        && function.pf_mac_address.iter().all(is_mac)
+        && function
+            .pf_mac_address
+            .iter()
+            .all(|mac| mac.parse::<MacAddress>().is_ok())
 }
 
 /// The profile of a port that is bound to a function: what its owner wrote, and the function. Neutron gives the address of a

@@ -43,7 +43,7 @@ impl CardHost {
         host
     }
 
-    /// With these further sections of its configuration, and no wait.
+    /// With these further options of `[libvirt]` and sections of its configuration, and no wait.
     pub(super) fn start_with(libvirtd: Libvirtd, sections: &str) -> Self {
         let mut home = BerthHome::new().expect("a home");
         configure(&home, &libvirtd, sections);
@@ -309,7 +309,7 @@ impl CardHost {
     }
 }
 
-/// With these further sections.
+/// With these further options of `[libvirt]`, and sections after them.
 fn configure(home: &BerthHome, libvirtd: &Libvirtd, sections: &str) {
     let images = images();
     let (uri, images) = (libvirtd.uri(), images.display());
@@ -318,10 +318,10 @@ fn configure(home: &BerthHome, libvirtd: &Libvirtd, sections: &str) {
     home.configure(&format!(
         "host = \"card-host\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
          reconcile_interval = 1\nperiodic_fuzzy_delay = 0\n\
-         [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n\
-         [accelerator_service]\nunbound_request_grace = 10\n{sections}\n\
+         [accelerator_service]\nunbound_request_grace = 10\n\
          [image_cache]\nimage_directories = [\"{images}\", \"@HOME@/images\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
-         [placement_service]\nlisten = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"\n"
+         [placement_service]\nlisten = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"\n\
+         [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n{sections}\n"
     ))
     .expect("a configuration");
 }

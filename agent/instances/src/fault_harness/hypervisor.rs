@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_journal::samples::{NODE, guest, handle};
-use berth_model::{ConsoleKind, ConsumerUuid, NodeName};
+use berth_model::{ConsoleKind, ConsumerUuid, MacAddress, NodeName};
 use berth_virt::guest_spec::{
-    DesiredPower, GuestInterface, GuestInterfaces, GuestSpec, HostPciPlace, MacAddress,
+    DesiredPower, GuestInterface, GuestInterfaces, GuestSpec, HostPciPlace,
 };
 use berth_virt::{
     ConsoleAddress, CpuSet, DeviceError, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark,

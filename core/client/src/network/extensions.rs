@@ -32,12 +32,6 @@ impl NetworkExtensions {
         self.0.contains("binding-extended")
     }
 
-    /// Whether the allocation in a binding profile names a provider for each group, instead of one for the port.
-    #[must_use]
-    pub fn has_request_groups(&self) -> bool {
-        self.0.contains("port-resource-request-groups")
-    }
-
     /// Whether a network can be created for a project that has none.
     #[must_use]
     pub fn has_auto_allocation(&self) -> bool {

@@ -1,5 +1,6 @@
 //! What a flavor and an image make of a guest.
 
+mod effects;
 mod nova_keys;
 
 use super::*;

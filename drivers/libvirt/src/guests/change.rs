@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_model::ConsumerUuid;
-use berth_virt::guest_spec::{GuestSpec, MacAddress};
+use berth_model::{ConsumerUuid, MacAddress};
+use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
     GuestError, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, InterfaceOutcome, PowerState,
 };

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::PciAddress;
-use berth_virt::guest_spec::MacAddress;
+use berth_model::{MacAddress, PciAddress};
+
 use berth_virt::{DeviceCondition, NetworkFunctionFacts, UnfitReason};
 
 use super::{DeviceLists, DeviceRefusal, SeenFunction};

@@ -1,9 +1,8 @@
 //! A guest's network interfaces.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
+use berth_model::MacAddress;
 use serde::{Deserialize, Serialize};
 
 use super::error::GuestSpecError;
@@ -22,44 +21,6 @@ checked_text!(
             && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.:".contains(&b))
     }
 );
-
-/// An Ethernet address of one interface (not a group's, not all zeros).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MacAddress([u8; 6]);
-
-impl FromStr for MacAddress {
-    type Err = GuestSpecError;
-
-    fn from_str(text: &str) -> Result<Self, GuestSpecError> {
-        let refuse = || {
-            GuestSpecError::text(
-                "interfaces.mac",
-                text,
-                "six pairs of hexadecimal digits with : between them are expected, the second digit even, not all 0",
-            )
-        };
-        let mut bytes = [0; 6];
-        let mut parts = text.split(':');
-        for byte in &mut bytes {
-            let part = parts.next().ok_or_else(refuse)?;
-            if part.len() != 2 || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(refuse());
-            }
-            *byte = u8::from_str_radix(part, 16).map_err(|_| refuse())?;
-        }
-        if parts.next().is_some() || bytes[0] & 1 == 1 || bytes == [0; 6] {
-            return Err(refuse());
-        }
-        Ok(Self(bytes))
-    }
-}
-
-impl fmt::Display for MacAddress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
 
 /// The network that an interface is connected to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

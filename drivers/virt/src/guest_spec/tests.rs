@@ -360,22 +360,6 @@ fn names_that_a_hypervisor_or_a_file_system_would_misread_are_refused() {
             "{bad:?}"
         );
     }
-    for bad in [
-        "",
-        "52:54:00:12:34",
-        "52:54:00:12:34:5",
-        "53:54:00:12:34:56",
-        "00:00:00:00:00:00",
-        "52-54-00-12-34-56",
-        "+1:54:00:12:34:56",
-        "52:54:00:12:34:56:78",
-    ] {
-        assert_eq!(
-            refused(bad.parse::<MacAddress>()).0,
-            "interfaces.mac",
-            "{bad:?}"
-        );
-    }
 }
 
 #[test]
@@ -400,7 +384,6 @@ proptest! {
         let _ = GuestName::new(&text);
         let _ = HostPath::new(&text);
         let _ = KernelCommandLine::new(&text);
-        let _ = text.parse::<MacAddress>();
         let _ = AttachedDevice::arq_of_alias(&text);
     }
 

@@ -33,7 +33,7 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
             ))
             .extension("os-server-external-events", "ServerExternalEvents")
             .id("createExternalEvents")
-            .summary("Reports events of other services to the agents of servers")
+            .summary("Reports bound accelerator requests and changed ports of servers")
             .body(events_schema)
             .statuses(&[200, 207])
             .responds("events"),

@@ -4,11 +4,13 @@ use berth_agent_images::{
     Checksum, ConfigDrive, ConfigDriveChange, ConfigDriveContent, ConfigDriveParts, DiskPlan,
     ImageLocation, ImageSource, ImageUrl, PublicKey, UserData,
 };
-use berth_model::{ConsumerUuid, DiskBus, GuestFirmware, GuestMachine};
+use berth_model::{
+    ConsumerUuid, DiskBus, GuestFirmware, GuestMachine, MacAddress, MacAddressError,
+};
 use berth_virt::guest_spec::{
     DiskFormat, GuestBoot, GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName,
     GuestOwner, GuestSpec, GuestSpecError, GuestTopology, HostPath, InstanceDescription,
-    InterfaceSource, KernelCommandLine, Label, LinkName, MacAddress, MachineOptions, ProjectId,
+    InterfaceSource, KernelCommandLine, Label, LinkName, MachineOptions, ProjectId,
 };
 use berth_wire::conductor::FunctionVnicType;
 use berth_wire::guest::{
@@ -153,8 +155,7 @@ fn interfaces(build: &GuestBuild) -> Result<GuestInterfaces, BuildError> {
 
 fn interface(guest: Uuid, number: usize, body: &NetworkBody) -> Result<GuestInterface, BuildError> {
     let field = format!("networks[{number}]");
-    let invalid = |error| BuildError::field(&field, error);
-    let link = |name| LinkName::new(name).map_err(invalid);
+    let link = |name| LinkName::new(name).map_err(|error| BuildError::field(&field, error));
     let (own_mac, source) = match &body.source {
         NetworkSource::Network(name) => (None, InterfaceSource::Network(link(name)?)),
         NetworkSource::Bridge(name) => (None, InterfaceSource::Bridge(link(name)?)),
@@ -168,7 +169,7 @@ fn interface(guest: Uuid, number: usize, body: &NetworkBody) -> Result<GuestInte
         None => derived_mac(guest, number),
     };
     Ok(GuestInterface {
-        mac: mac.map_err(invalid)?,
+        mac: mac.map_err(|error| BuildError::field(&field, error))?,
         source,
     })
 }
@@ -233,10 +234,7 @@ fn bound_interface(vif: &VifBody, field: &str) -> Result<GuestInterface, BuildEr
 }
 
 /// A MAC address derived from the guest's UUID: locally administered, and the same for every build of the guest.
-fn derived_mac(
-    guest: Uuid,
-    number: usize,
-) -> Result<MacAddress, berth_virt::guest_spec::GuestSpecError> {
+fn derived_mac(guest: Uuid, number: usize) -> Result<MacAddress, MacAddressError> {
     let derived = Uuid::new_v5(&guest, format!("interface {number}").as_bytes());
     let [a, b, c, d, e, ..] = *derived.as_bytes();
     format!("fa:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}").parse()

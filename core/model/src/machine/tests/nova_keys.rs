@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::effects::EFFECTS;
 use super::*;
 
 /// The names of `nova/api/validation/extra_specs`, with one number or name where Nova takes any.
@@ -214,164 +215,13 @@ const LEGACY: &[&str] = &[
     "xenapi_use_agent",
 ];
 
-/// For each key that hosts honour: a value with an effect, and the extra specs and properties that it needs.
-const EFFECTS: &[(&str, &str, &str, &str)] = &[
-    ("hide_hypervisor_id", "true", "", ""),
-    ("hw:boot_menu", "true", "", ""),
-    ("hw:cpu_cores", "4", "", ""),
-    ("hw:cpu_dedicated_mask", "0-1", "hw:cpu_policy=mixed", ""),
-    ("hw:cpu_max_cores", "2", "", ""),
-    ("hw:cpu_max_sockets", "1", "", ""),
-    ("hw:cpu_max_threads", "1", "", ""),
-    ("hw:cpu_policy", "dedicated", "", ""),
-    ("hw:cpu_sockets", "2", "", ""),
-    (
-        "hw:cpu_thread_policy",
-        "isolate",
-        "hw:cpu_policy=dedicated",
-        "",
-    ),
-    ("hw:cpu_threads", "2", "", ""),
-    (
-        "hw:emulator_threads_policy",
-        "isolate",
-        "hw:cpu_policy=dedicated",
-        "",
-    ),
-    ("hw:hide_hypervisor_id", "true", "", ""),
-    ("hw:mem_encryption", "true", "", "hw_firmware_type=uefi"),
-    (
-        "hw:mem_encryption_model",
-        "amd-sev-es",
-        "hw:mem_encryption=true",
-        "hw_firmware_type=uefi",
-    ),
-    ("hw:mem_page_size", "large", "", ""),
-    (
-        "hw:numa_cpus.0",
-        "0-2",
-        "hw:numa_nodes=2 hw:numa_cpus.1=3 hw:numa_mem.0=512 hw:numa_mem.1=512",
-        "",
-    ),
-    (
-        "hw:numa_mem.0",
-        "256",
-        "hw:numa_nodes=2 hw:numa_mem.1=768 hw:numa_cpus.0=0-1 hw:numa_cpus.1=2-3",
-        "",
-    ),
-    ("hw:numa_nodes", "2", "", ""),
-    ("hw:pci_numa_affinity_policy", "required", "", ""),
-    ("hw:pmu", "true", "", ""),
-    ("hw:vif_multiqueue_enabled", "true", "", ""),
-    ("hw:virtio_packed_ring", "true", "", ""),
-    ("hw:watchdog_action", "reset", "", ""),
-    ("hw_boot_menu", "true", "", ""),
-    ("hw_cdrom_bus", "usb", "", ""),
-    ("hw_cpu_cores", "4", "", ""),
-    ("hw_cpu_max_cores", "2", "", ""),
-    ("hw_cpu_max_sockets", "1", "", ""),
-    ("hw_cpu_max_threads", "1", "", ""),
-    ("hw_cpu_policy", "dedicated", "", ""),
-    ("hw_cpu_sockets", "2", "", ""),
-    (
-        "hw_cpu_thread_policy",
-        "isolate",
-        "hw:cpu_policy=dedicated",
-        "",
-    ),
-    ("hw_cpu_threads", "2", "", ""),
-    ("hw_disk_bus", "scsi", "", ""),
-    ("hw_firmware_stateless", "true", "", "hw_firmware_type=uefi"),
-    ("hw_firmware_type", "uefi", "", ""),
-    ("hw_input_bus", "usb", "", ""),
-    ("hw_machine_type", "pc", "", ""),
-    (
-        "hw_maxphysaddr_bits",
-        "46",
-        "hw:maxphysaddr_mode=emulate",
-        "",
-    ),
-    ("hw_maxphysaddr_mode", "passthrough", "", ""),
-    ("hw_mem_encryption", "true", "", "hw_firmware_type=uefi"),
-    (
-        "hw_mem_encryption_model",
-        "amd-sev-es",
-        "hw:mem_encryption=true",
-        "hw_firmware_type=uefi",
-    ),
-    ("hw_mem_page_size", "large", "hw:mem_page_size=any", ""),
-    (
-        "hw_numa_cpus.0",
-        "0-2",
-        "hw:numa_nodes=2 hw:numa_cpus.1=3 hw:numa_mem.0=512 hw:numa_mem.1=512",
-        "",
-    ),
-    (
-        "hw_numa_mem.0",
-        "256",
-        "hw:numa_nodes=2 hw:numa_mem.1=768 hw:numa_cpus.0=0-1 hw:numa_cpus.1=2-3",
-        "",
-    ),
-    ("hw_numa_nodes", "2", "", ""),
-    ("hw_pci_numa_affinity_policy", "required", "", ""),
-    ("hw_pmu", "true", "", ""),
-    ("hw_qemu_guest_agent", "yes", "", ""),
-    ("hw_rng:allowed", "false", "", ""),
-    ("hw_rng:rate_bytes", "64", "", ""),
-    ("hw_rng:rate_period", "500", "hw_rng:rate_bytes=64", ""),
-    ("hw_scsi_model", "virtio-scsi", "", ""),
-    ("hw_time_hpet", "true", "", ""),
-    ("hw_video:ram_max_mb", "16", "", "hw_video_ram=16"),
-    ("hw_video_model", "qxl", "", ""),
-    ("hw_video_ram", "16", "hw_video:ram_max_mb=16", ""),
-    ("hw_vif_model", "e1000", "", ""),
-    ("hw_vif_multiqueue_enabled", "true", "", ""),
-    ("hw_virtio_packed_ring", "true", "", ""),
-    ("hw_watchdog_action", "reset", "", ""),
-    ("img_hide_hypervisor_id", "true", "", ""),
-    ("os:secure_boot", "required", "", "hw_firmware_type=uefi"),
-    ("os_secure_boot", "required", "", "hw_firmware_type=uefi"),
-    ("os_type", "windows", "", ""),
-    ("quota:cpu_period", "20000", "", ""),
-    ("quota:cpu_quota", "10000", "", ""),
-    ("quota:cpu_shares", "200", "", ""),
-    ("quota:disk_read_bytes_sec", "1000", "", ""),
-    ("quota:disk_read_iops_sec", "1000", "", ""),
-    ("quota:disk_total_bytes_sec", "1000", "", ""),
-    ("quota:disk_total_iops_sec", "1000", "", ""),
-    ("quota:disk_write_bytes_sec", "1000", "", ""),
-    ("quota:disk_write_iops_sec", "1000", "", ""),
-    ("quota:vif_inbound_average", "128", "", ""),
-    (
-        "quota:vif_inbound_burst",
-        "64",
-        "quota:vif_inbound_average=128",
-        "",
-    ),
-    (
-        "quota:vif_inbound_peak",
-        "256",
-        "quota:vif_inbound_average=128",
-        "",
-    ),
-    ("quota:vif_outbound_average", "128", "", ""),
-    (
-        "quota:vif_outbound_burst",
-        "64",
-        "quota:vif_outbound_average=128",
-        "",
-    ),
-    (
-        "quota:vif_outbound_peak",
-        "256",
-        "quota:vif_outbound_average=128",
-        "",
-    ),
-];
+fn is_extra_spec(key: &str) -> bool {
+    EXTRA_SPECS.contains(&key) || known_extra_spec(key).is_some()
+}
 
 /// What a host does with a key.
 fn support(key: &str) -> HostSupport {
-    let known = match EXTRA_SPECS.contains(&key) {
+    let known = match is_extra_spec(key) {
         true => known_extra_spec(key).map(|(_, support)| support),
         false => known_image_property(key),
     };
@@ -381,7 +231,7 @@ fn support(key: &str) -> HostSupport {
 /// A flavor's extra specs and an image's properties with one more key.
 fn with(specs: &str, properties: &str, key: &str, value: &str) -> (Pairs, Pairs) {
     let (mut specs, mut properties) = (map(specs), map(properties));
-    let place = match EXTRA_SPECS.contains(&key) {
+    let place = match is_extra_spec(key) {
         true => &mut specs,
         false => &mut properties,
     };
@@ -408,8 +258,12 @@ fn what_hosts_do_with_each_key_of_nova_is_known() {
 
 #[test]
 fn each_key_that_hosts_honour_changes_the_guest() {
-    for key in EXTRA_SPECS.iter().chain(PROPERTIES) {
-        let row = EFFECTS.iter().find(|(it, ..)| it == key);
+    let of_nova = EXTRA_SPECS.iter().chain(PROPERTIES).copied();
+    for key in of_nova
+        .chain(extra_spec_names())
+        .chain(image_property_names())
+    {
+        let row = EFFECTS.iter().find(|(it, ..)| *it == key);
         let is_honoured = matches!(support(key), HostSupport::Honoured | HostSupport::Placed);
         assert_eq!(row.is_some(), is_honoured, "{key}");
         let Some((_, value, specs, properties)) = row else {

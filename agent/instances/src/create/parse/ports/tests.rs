@@ -55,6 +55,19 @@ fn a_port_of_ovn_is_connected_by_a_tap_on_the_integration_bridge() {
 }
 
 #[test]
+fn the_agent_creates_the_tap_also_if_the_binding_leaves_that_to_libvirt() {
+    let expected = port(&vif(), "networks[0]").unwrap();
+    let mut native = vif();
+    native
+        .details
+        .insert("ovs_create_tap".to_owned(), json!(false));
+    assert_eq!(port(&native, "networks[0]").unwrap(), expected);
+    // An older Neutron says nothing.
+    native.details.remove("ovs_create_tap");
+    assert_eq!(port(&native, "networks[0]").unwrap(), expected);
+}
+
+#[test]
 fn a_port_of_neutrons_switch_agent_works_when_it_has_a_vlan_tag() {
     let mut vif = vif();
     vif.details.remove("bound_drivers");

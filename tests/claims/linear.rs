@@ -1,6 +1,6 @@
 //! Checks whether a history is linearizable: each request must have taken effect at one time between request and
 //! answer, in one order for all, by the rules of a provider with limited units. The search is Wing and Gong's, with a
-//! cache of visited states; this file has the rules and precomputes the possible order. Pure.
+//! cache of visited states; this file has the rules, and resolves unknown outcomes where a later read shows them. Pure.
 
 use std::cell::Cell;
 
@@ -29,7 +29,7 @@ thread_local! {
 /// What a search does at a step.
 #[derive(Clone, Debug)]
 enum SearchOperation {
-    /// There are so many units now; the first of all.
+    /// The first operation: sets the capacity and the generation.
     Offer { capacity: u64, generation: i64 },
     /// A request with what is known of its answer, and its place in an order that is to be tried alone.
     Ask {
@@ -44,7 +44,7 @@ enum SearchOperation {
 struct Provider {
     capacity: u64,
     generation: i64,
-    give: AllocationModel,
+    allocations: AllocationModel,
     /// Requests that were done.
     done: usize,
 }
@@ -87,36 +87,38 @@ impl Specification for Rules {
 }
 
 impl Provider {
-    /// As it is after this request, where that can have been its answer.
+    /// The state after this request. None if this answer is impossible.
     fn asked(&self, call: &ContestCall, answer: Option<&ContestAnswer>) -> Option<Self> {
         let same = Self {
             done: self.done + 1,
             ..self.clone()
         };
         let written = |wants| {
-            let may = self.give.is_current(wants) && self.give.admits(wants, self.capacity);
+            let may =
+                self.allocations.is_current(wants) && self.allocations.admits(wants, self.capacity);
             may.then(|| Self {
                 generation: self.generation + 1,
-                give: self.give.after(wants),
+                allocations: self.allocations.after(wants),
                 ..same.clone()
             })
         };
         let released = |consumer| {
             let mut after = same.clone();
-            after.give.held.remove(consumer)?;
+            after.allocations.held.remove(consumer)?;
             Some(after)
         };
         match (call, answer) {
             (ContestCall::Write(wants), Some(ContestAnswer::Done)) => written(wants),
             (ContestCall::Write(wants), Some(ContestAnswer::Full)) => {
-                (!self.give.admits(wants, self.capacity)).then_some(same)
+                (!self.allocations.admits(wants, self.capacity)).then_some(same)
             }
             (ContestCall::Release(consumer), Some(ContestAnswer::Done)) => released(consumer),
             (ContestCall::Release(consumer), Some(ContestAnswer::NotThere)) => {
-                (!self.give.held.contains_key(consumer)).then_some(same)
+                (!self.allocations.held.contains_key(consumer)).then_some(same)
             }
             (ContestCall::Read, Some(ContestAnswer::Seen { generation, held })) => {
-                (*generation == self.generation && *held == self.give.units()).then_some(same)
+                (*generation == self.generation && *held == self.allocations.units())
+                    .then_some(same)
             }
             // A request that was answered with a conflict changed nothing.
             (ContestCall::Write(_) | ContestCall::Release(_), Some(ContestAnswer::Conflict)) => {
@@ -143,7 +145,7 @@ pub(crate) fn search(history: &ContestHistory, steps: u64) -> Verdict {
         .iter()
         .filter_map(|event| settled(history, event))
         .collect();
-    // Reads are left out: if they have no order, none exists, and they are few.
+    // First only the requests that may have changed something, which are few. If these have no valid order, the history has none.
     let changing: Vec<(Event, Option<usize>)> = settled
         .iter()
         .filter(|event| {

@@ -12,10 +12,10 @@ use crate::cycles::host::{CARDS, Host, NODE};
 
 /// How long the remains of a guest may exist after it: requests, resets and the next observation of the host.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often is looked meanwhile.
+/// The pause between two looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// What the machine itself has more or less of from moment to moment.
-const MACHINES_OWN: [&str; 2] = ["MEMORY_MB", "DISK_GB"];
+/// Resource classes whose inventory changes without guests.
+const VARIABLE_CLASSES: [&str; 2] = ["MEMORY_MB", "DISK_GB"];
 
 /// A line for each thing.
 pub(crate) type Rows = BTreeSet<String>;
@@ -34,7 +34,7 @@ fn files(folder: &Path, under: &Path, rows: &mut Rows) {
         if PASSING.iter().any(|end| name.ends_with(end)) {
             continue;
         }
-        // A folder that is kept for the next one is none's.
+        // Folders are not listed: an empty one may be kept for the next guest.
         match entry.file_type() {
             Ok(kind) if kind.is_dir() => files(&path, under, rows),
             _ => {
@@ -44,12 +44,12 @@ fn files(folder: &Path, under: &Path, rows: &mut Rows) {
     }
 }
 
-/// Every value of a document, by its path; but generations, and what is the machine's own.
+/// Every value of a document by its path, without generations and variable resource classes.
 fn values(name: &str, value: &Value, rows: &mut Rows) {
     match value {
         Value::Object(members) => {
             for (key, value) in members {
-                if key.ends_with("generation") || MACHINES_OWN.contains(&key.as_str()) {
+                if key.ends_with("generation") || VARIABLE_CLASSES.contains(&key.as_str()) {
                     continue;
                 }
                 values(&format!("{name} {key}"), value, rows);
@@ -62,13 +62,12 @@ fn values(name: &str, value: &Value, rows: &mut Rows) {
 }
 
 impl Host {
-    /// Waits until the host has what it had before, nothing more and nothing less; then what it has. At first: until it has
-    /// twice the same.
+    /// Waits until the rows of the host equal `before`, and returns them. Without `before`: until two successive looks are equal.
     pub(crate) fn settled(&mut self, before: Option<&Rows>) -> Result<Rows, Vec<String>> {
         let began = Instant::now();
         let mut last = before.cloned().unwrap_or_default();
         loop {
-            // To look everywhere is dear.
+            // Collecting all rows is slow.
             while !self.is_calm() && began.elapsed() < PATIENCE {
                 sleep(POLL_INTERVAL);
             }

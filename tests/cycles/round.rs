@@ -29,7 +29,8 @@ pub(crate) const PROFILES: [(&str, usize, usize); 5] = [
 pub(crate) struct RoundGuest {
     uuid: Uuid,
     profile: usize,
-    /// It is deleted after this fraction of the expected duration of the round, active or not. None: once it is active.
+    /// If set, the guest is deleted after this fraction of the expected duration even if it is not active yet. Every guest is
+    /// deleted as soon as it is active.
     delete_at: Option<f64>,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Round {
     kills: Vec<f64>,
 }
 
-/// The names of the profiles and the times, which say all of it.
+/// Prints the profiles, UUIDs and times, which describe a round completely.
 impl fmt::Debug for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for guest in &self.guests {
@@ -71,12 +72,12 @@ fn below(rng: &JitterRng, end: usize) -> usize {
 }
 
 impl Round {
-    /// Draws a round of at most so many guests.
-    pub(crate) fn draw(rng: &JitterRng, most: u64, kills: bool) -> Self {
+    /// Draws a round of at most `max_guests` guests.
+    pub(crate) fn draw(rng: &JitterRng, max_guests: u64, kills: bool) -> Self {
         let (mut cards, mut mdevs) = (CARDS.len(), MDEVS);
         let mut guests = Vec::new();
         let wanted = 4 + below(rng, 5);
-        for _ in 0..wanted.min(usize::try_from(most).unwrap_or(usize::MAX)) {
+        for _ in 0..wanted.min(usize::try_from(max_guests).unwrap_or(usize::MAX)) {
             let profile = below(rng, PROFILES.len());
             let (high, low) = (rng.next(), rng.next());
             let delete_at = (below(rng, 4) == 0).then(|| rng.fraction());

@@ -1,4 +1,4 @@
-//! Fault injection for guests, tiers T0 and T1: a whole cloud of one or two hosts in this process, with one fault at
+//! Fault injection for guests: a whole cloud of one or two hosts in this process, with one fault at
 //! each effect of its agents and of its conductor, and then many scenarios at once by a seed.
 //!
 //! A clean run of a [`scenarios::GuestScenario`] records its effects. [`sweep`] repeats it for each side of each effect

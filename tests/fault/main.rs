@@ -1,4 +1,4 @@
-//! Fault injection for a node, tier T0: every scenario of a node, with one fault at each of its effects, in each
+//! Fault injection for a node: every scenario of a node, with one fault at each of its effects, in each
 //! applicable way.
 //!
 //! A clean run of a [`scenarios::Situation`] records its effects. [`sweep`] repeats it for each point of that trace and

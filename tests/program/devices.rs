@@ -110,6 +110,12 @@ fn a_device_leaves_its_quarantine_by_a_command_after_a_reset_or_an_accepted_risk
     assert_eq!(unknown.code, 64, "{}", unknown.stderr);
     let released = format!("out of quarantine: {FREE}\n");
     let risk = ["release", FREE, "--accept-risk", "unclean-device"];
+    let would = node.device(&[&risk[..], &["--dry-run"]].concat());
+    assert_eq!(
+        would,
+        format!("would be released without a reset: {FREE}\n")
+    );
+    assert_eq!(node.state(FREE), "quarantined");
     assert_eq!(node.device(&risk), released);
     assert_eq!(node.state(FREE), "free");
 

@@ -1,7 +1,7 @@
 //! A unix socket for another API in this process, next to the admin socket and with the same access control: root, the
 //! agent's user and the members of `[agent] admin_group`. Use it for services that do not authenticate their callers.
 //!
-//! The composition root opens one each for the conductor, Placement and the accelerator service of `berth up`. The lock
+//! The composition root opens one each for the conductor, Placement and the accelerator service of `berth up` or `berth controller`. The lock
 //! next to the admin socket also protects their files.
 
 use std::path::{Path, PathBuf};

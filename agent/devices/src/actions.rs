@@ -1,9 +1,11 @@
 //! The actions of an operator on devices: reset, quarantine, release ([`DeviceManager`]'s `reset`, `quarantine`,
 //! `release`).
 //!
-//! No action touches a device that a guest uses. A release resets the device first, and ends the quarantine only if the reset was
-//! verified. An operator may skip the reset by accepting the [`Risk`] by name.
+//! No action touches a device that a guest uses. A release resets a free device first, and ends the quarantine only if the reset was
+//! verified. An operator may skip the reset by accepting the [`Risk`] by name. The quarantine of a device in use ends at once; the
+//! device is reset when its guest ends.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use berth_agent_journal::{
@@ -204,10 +206,7 @@ impl<D: VirtDriver> DeviceManager<D> {
             return Err(ActError::NotQuarantined { name });
         }
         if mode == ActionMode::DryRun {
-            return Ok(report(
-                &quarantined,
-                "would be reset, and released if that succeeds",
-            ));
+            return self.release_plan(&quarantined, risk).await;
         }
         for handle in &quarantined {
             match (self.check_free(handle).await, risk) {
@@ -231,6 +230,33 @@ impl<D: VirtDriver> DeviceManager<D> {
         self.refresh().await?;
         self.inner.report_requested.notify_one();
         Ok(report(&quarantined, "out of quarantine"))
+    }
+
+    /// What a release would do. The handles of a card may differ in it.
+    async fn release_plan(
+        &self,
+        quarantined: &[OfferedHandle],
+        risk: Option<Risk>,
+    ) -> Result<ActionReport, ActError> {
+        let mut plans: BTreeMap<&str, Vec<OfferedHandle>> = BTreeMap::new();
+        for handle in quarantined {
+            let plan = match (self.check_free(handle).await, risk) {
+                (Ok(()), None) => "would be reset, and released if that succeeds",
+                (Ok(()), Some(Risk::UncleanDevice)) => "would be released without a reset",
+                (Err(ActError::Held { .. } | ActError::Bound { .. }), _) => {
+                    "would be released, and reset when the guest or request that has it ends"
+                }
+                (Err(error), _) => return Err(error),
+            };
+            plans.entry(plan).or_default().push(handle.clone());
+        }
+        let plans = plans.iter().map(|(plan, handles)| report(handles, plan));
+        let plans: Vec<ActionReport> = plans.collect();
+        let texts: Vec<&str> = plans.iter().map(|plan| plan.text.as_str()).collect();
+        Ok(ActionReport {
+            text: texts.join("; "),
+            devices: plans.iter().flat_map(|plan| plan.devices.clone()).collect(),
+        })
     }
 
     async fn reset_now(

@@ -30,7 +30,8 @@ use crate::resources::{GuestResources, Provision, ResourceError};
 /// How long an action waits for the running task of the instance. A task that finds nothing to do ends at once.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a power action failed. The power state is unchanged, unless the hypervisor did not answer.
+/// Why a power action, or a change of the instance's interfaces, failed. The state is unchanged, unless the hypervisor did not
+/// answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PowerError {
     #[error("there is no guest {uuid} on this host")]

@@ -1,4 +1,4 @@
-//! The scenarios of a compute API user, with a client that never gives up.
+//! The scenarios of a compute API user, with a client that repeats its request for 20 minutes.
 //!
 //! As in Nova, a request for a server has no id that identifies a repetition. A client without an answer checks whether
 //! a server of that name exists before it repeats the request. If its request is delivered twice, there are two
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::scenarios::{GuestOutcome, RetryPauses};
 
-/// Asks for a server until there is one, and waits until it runs or is not to be.
+/// Requests a server until one exists, and waits until it is ACTIVE or ERROR.
 pub(super) async fn boot(cloud: &GuestCloud, name: &str) -> GuestOutcome {
     let mut pauses = RetryPauses::begin();
     loop {

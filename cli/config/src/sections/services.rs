@@ -28,7 +28,7 @@ pub(super) const fn loopback(port: u16) -> SocketAddr {
 }
 
 options! {
-    /// The built-in Placement service (`berth up`, `berth placement serve`).
+    /// The built-in Placement service (`berth up`, `berth controller`, `berth placement serve`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct PlacementService in "placement_service" {
         /// The database; the variable BERTH_DATABASE_URL also sets it.
@@ -92,7 +92,7 @@ impl PlacementService {
 pub const HOST_PART: &str = "{host}";
 
 options! {
-    /// The built-in accelerator service (`berth up`, `berth accelerator serve`).
+    /// The built-in accelerator service (`berth up`, `berth controller`, `berth accelerator serve`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AcceleratorService in "accelerator_service" {
         /// The database; not the one of Placement. On a database server, several processes may serve the API from it.
@@ -157,7 +157,7 @@ choices! {
 }
 
 options! {
-    /// The built-in conductor (`berth up`).
+    /// The built-in conductor (`berth up`, `berth controller`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ConductorService in "conductor_service" {
         /// The database of the scheduler's data about compute hosts: states, services, host aggregates and server
@@ -206,7 +206,7 @@ impl ConductorService {
 }
 
 options! {
-    /// The built-in compute API (`berth up`, `berth compute serve`), and the listener for the reports of agents of
+    /// The built-in compute API (`berth up`, `berth controller`, `berth compute serve`), and the listener for the reports of agents of
     /// other hosts.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ComputeService in "compute_service" {

@@ -194,7 +194,7 @@ options! {
         pub keyfile: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/client.key\"";
         /// Whether any server certificate is accepted.
         pub insecure: bool = false;
-        /// Seconds that one request may take. A reshape may take ten times as long.
+        /// Seconds that one request may take. A reshape of Placement may take ten times as long.
         pub timeout: Option<Duration> = None, kind: Seconds(0.1, 3600.0), derived: "60", example: "60.0";
         /// How often a failed connection is retried.
         pub connect_retries: u32 = 0, kind: Integer(0, 100);

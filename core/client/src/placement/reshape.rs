@@ -12,8 +12,8 @@ use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 
 const ROUTE: &str = "/reshaper";
-/// The real Placement takes some 10 ms per consumer.
-pub(super) const PATIENCE: u32 = 10;
+/// The timeout of a reshape, as a multiple of the usual one: OpenStack's Placement takes about 10 ms for each consumer.
+pub(super) const TIMEOUT_FACTOR: u32 = 10;
 
 impl PlacementClient {
     /// Executes a reshape. `generations` must contain the current ones of all providers whose inventory the reshape
@@ -44,7 +44,7 @@ impl PlacementClient {
         );
         self.send_expecting_success(AdapterCall {
             repeat: Repeat::Once,
-            patience: PATIENCE,
+            patience: TIMEOUT_FACTOR,
             ..call
         })
         .await

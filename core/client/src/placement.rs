@@ -151,7 +151,7 @@ impl PlacementClient {
     /// that of a reshape with `logins` consecutive logins (each client that shares the session may cause one).
     #[must_use]
     pub fn longest_quiet(&self, logins: u32) -> Duration {
-        self.adapter.longest_quiet(reshape::PATIENCE, logins)
+        self.adapter.longest_quiet(reshape::TIMEOUT_FACTOR, logins)
     }
 
     /// Limits the number of aggregates per request (at least 1).

@@ -18,6 +18,7 @@ use crate::microversions;
 use crate::policies::default_policy;
 use crate::store::AcceleratorTables;
 use crate::store::arqs::ServiceVouch;
+use crate::store::arqs_of_unknown_instances::UnknownInstances;
 
 /// Whether binding and unbinding require a service token in addition to the caller's token (CVE-2026-40214).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct AcceleratorApiOptions {
     pub notifier: EventNotifier,
     /// Notified when something else is wanted of a host's devices.
     pub hosts: HostChangeNotifier,
-    /// How long a request stays bound to a guest that its host does not have before it is deleted.
+    /// How long a request stays bound to a guest that is missing in all reports of its host before it is deleted.
     pub orphan_grace: Duration,
     /// How long a host may take to program the devices of a bind.
     pub bind_timeout: Duration,
@@ -78,6 +79,8 @@ pub(crate) struct AcceleratorApi {
     pub(crate) options: Arc<AcceleratorApiOptions>,
     /// Signals that a host reported the result of a programming.
     pub(crate) programmed: Arc<Notify>,
+    /// Requests of guests that their hosts do not know.
+    pub(crate) unknown_instances: Arc<UnknownInstances>,
 }
 
 impl AcceleratorApi {
@@ -124,6 +127,7 @@ pub fn router(store: SqlStore, options: AcceleratorApiOptions) -> Router {
         tables: AcceleratorTables::of(store),
         options: Arc::new(options),
         programmed: Arc::default(),
+        unknown_instances: Arc::default(),
     };
     let routes = operations()
         .router(HeadRequests::Refused)

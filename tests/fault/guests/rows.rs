@@ -64,6 +64,14 @@ impl FaultStrike {
         self.repetition == FaultRepetition::Once
     }
 
+    /// Whether the outcome depends on when the fault strikes. Whether a client waits until the end of a permanent fault
+    /// depends on how long it has waited already. After a jump of the clock, all hosts look silent until they report their state
+    /// again, once a minute. A conductor waits for such hosts during the first minute (`service_down_time`) of its life, and
+    /// then fails the boot.
+    pub(super) fn has_timed_outcome(self) -> bool {
+        !self.is_once() || matches!(self.fault, Fault::ClockForward | Fault::ClockBackward)
+    }
+
     /// All that the faults may be, in the order of the table.
     pub(super) fn all(faults: &[Fault]) -> impl Iterator<Item = Self> {
         let known = Fault::ALL.into_iter();

@@ -45,7 +45,8 @@ async fn put(
             guests,
             grace: accelerator.options.orphan_grace,
         };
-        let left = of_unknown.delete(tables).await.map_err(database)?;
+        let seen = &accelerator.unknown_instances;
+        let left = of_unknown.delete(tables, seen).await.map_err(database)?;
         if left.deleted > 0 {
             let mut tx = read(tables).await?;
             let now = known_devices::of_host(&mut tx, &write.report.host).await;

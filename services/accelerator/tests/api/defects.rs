@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth_accelerator::{AcceleratorApiOptions, watch_providers};
 use berth_store::Statement;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::placement::Placement;
 use super::receiver::Receiver;
@@ -82,8 +82,9 @@ pub(crate) async fn m3_a_list_delete_removes_what_exists_wherever_the_missing_on
 
 #[tokio::test]
 pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_released_after_the_grace_time() {
+    let grace = Duration::from_millis(20);
     let service = Service::with(AcceleratorApiOptions {
-        orphan_grace: Duration::from_secs(3600),
+        orphan_grace: grace,
         ..options()
     })
     .await;
@@ -94,17 +95,18 @@ pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_released_after_the
         service.requests("dp").await,
         service.requests("dp").await,
     );
-    for (uuids, n) in [(&lost, 1), (&young, 2), (&living, 3)] {
+    for (uuids, n) in [(&lost, 1), (&living, 3)] {
         assert_eq!(service.bind(uuids, &guest(n)).await.status, 202);
     }
-    for uuids in [&lost, &living] {
-        let sql = "UPDATE accelerator_requests SET updated_at = '2020-01-01 00:00:00.000000' WHERE uuid = ?";
-        service.change(Statement::new(sql).bind(&uuids[0])).await;
-    }
-    // A report that says nothing of guests takes nothing from them.
+    // A report that says nothing of guests takes nothing from them, and begins no grace time.
     service.report(HOST, json!([card(0, RP, 16)])).await;
-    assert_eq!(service.held().await, 3);
+    tokio::time::sleep(grace).await;
     let body = json!({"devices": [card(0, RP, 16)], "guests": [guest(3)]});
+    let known = service.reports(HOST, body.clone()).await;
+    assert_eq!(known.status, 200, "{known:?}");
+    assert_eq!(service.held().await, 2);
+    tokio::time::sleep(grace).await;
+    assert_eq!(service.bind(&young, &guest(2)).await.status, 202);
     let known = service.reports(HOST, body).await;
     assert_eq!(known.status, 200, "{known:?}");
     // The unowned request is deleted; it would keep its profile from being deleted.
@@ -113,6 +115,24 @@ pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_released_after_the
         assert_eq!(service.request(&uuids[0]).await.body["state"], "Bound");
     }
     assert_eq!(service.held().await, 2);
+}
+
+/// The host has accepted the guest, and a report from before arrives. Meanwhile the wall clock has jumped forward.
+#[tokio::test]
+async fn a_wall_clock_that_jumps_forward_takes_no_device_from_a_guest_that_its_host_has_just_accepted()
+ {
+    let service = Service::with_profile(1).await;
+    let uuids = service.requests("dp").await;
+    assert_eq!(service.bind(&uuids, &guest(1)).await.status, 202);
+    let sql = "UPDATE accelerator_requests SET updated_at = '2020-01-01 00:00:00.000000'";
+    service.change(Statement::new(sql)).await;
+    let report = |guests: Value| json!({"devices": [card(0, RP, 16)], "guests": guests});
+    for guests in [json!([]), json!([guest(1)]), json!([])] {
+        let reply = service.reports(HOST, report(guests)).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(service.request(&uuids[0]).await.body["state"], "Bound");
+        assert_eq!(service.held().await, 1);
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds the laboratory: a virtual host with an IOMMU, SR-IOV cards and a card with mediated devices, all emulated, from
-# Debian's packages alone. What stands already is left; a change of this script or a newer kernel builds anew.
+# Debian's packages alone. What is already built stays; a change of this script or a newer kernel builds it again.
 #
 # Usage:  build.sh FOLDER          (FOLDER: about 2 GB, usually target/lab)
 #

@@ -193,7 +193,7 @@ check "the card has the MAC address, VLAN and trust" says "vf $NUMBER .*$MAC.*vl
 kill_node
 check "the node is up after a kill beside a running guest" node
 check "nothing differs from what it should be" within 60 says_nothing berth reconcile --dry-run -f value
-check "the guest is started anew" agent POST "/v1/guests/$GUEST/action" '{"action": "hard_reboot"}'
+check "the guest is started again by a hard reboot" agent POST "/v1/guests/$GUEST/action" '{"action": "hard_reboot"}'
 check "and runs" within 120 is_active
 check "still with its VLAN" within 60 says "vf $NUMBER .*$MAC.*vlan 42.*trust on" on_card
 check "the guest is deleted" agent DELETE "/v1/guests/$GUEST"

@@ -134,7 +134,7 @@ fi
 prepare
 check "the guest that ran is back with its device" within 90 is_back runs
 check "and the one with a mediated device" within 90 is_back part
-check "and the one with a virtual function, which the agent made anew" within 90 is_back slot
+check "and the one with a virtual function, which the agent created again" within 90 is_back slot
 check "it is of the network card" is_part_of "$IGB" slot
 check "and the one it had before" has_the_same slot
 check "the one in the midst of its spawn is made or undone" within 90 settled cut

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_with_the_guest_begins_the_grace_time_anew() {
+    fn a_report_with_the_guest_restarts_the_grace_time() {
         let (seen, begun) = (UnknownInstances::default(), Instant::now());
         let both = [(1, "noon"), (2, "noon")];
         assert_eq!(overdue(&seen, (begun, 0), &both), NONE);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_bound_again_begins_the_grace_time_anew() {
+    fn a_request_that_is_bound_again_restarts_the_grace_time() {
         let (seen, begun) = (UnknownInstances::default(), Instant::now());
         assert_eq!(overdue(&seen, (begun, 0), &[(1, "noon")]), NONE);
         assert_eq!(overdue(&seen, (begun, 1), &[(1, "one")]), NONE);

@@ -311,7 +311,7 @@ impl Site {
             let is_networks = text(&port["device_owner"]).starts_with("network:");
             let is_given = text(&port["id"]) == self.given.to_string();
             let is_free = port["device_id"] == "" && port["binding:vif_type"] == "unbound";
-            if !is_networks && !(is_given && is_free) {
+            if !(is_networks || is_given && is_free) {
                 left.push(format!("port {port}"));
             }
         }

@@ -72,6 +72,8 @@ pub(crate) enum Section {
 
 /// Where the part on guests begins.
 const GUESTS: &str = "# Guests\n";
+/// Where the part on ports begins, which the sweep against the real Neutron writes (`tests/real_neutron/report.rs`).
+const PORTS: &str = "# Ports\n";
 
 /// Held while the page is read or written.
 static PAGE: Mutex<()> = Mutex::new(());
@@ -80,10 +82,15 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/faults.md")
 }
 
-/// The scenarios' sections and the part on guests, as the file has them.
-fn sections() -> (BTreeMap<FaultScenario, String>, String) {
+/// The scenarios' sections, the part on guests and the part on ports, as the file has them.
+fn sections() -> (BTreeMap<FaultScenario, String>, String, String) {
     let text = std::fs::read_to_string(path()).unwrap_or_default();
+    let (text, ports) = text.split_at(text.find(PORTS).unwrap_or(text.len()));
     let (node, guests) = text.split_at(text.find(GUESTS).unwrap_or(text.len()));
+    let guests = match guests.trim_end() {
+        "" => String::new(),
+        guests => format!("{guests}\n"),
+    };
     let section = |scenario: FaultScenario| {
         let from = node.find(&title(scenario))?;
         let rest = &node[from..];
@@ -91,7 +98,7 @@ fn sections() -> (BTreeMap<FaultScenario, String>, String) {
         Some((scenario, format!("{}\n", rest[..to].trim_end())))
     };
     let node = FaultScenario::ALL.into_iter().filter_map(section);
-    (node.collect(), guests.to_owned())
+    (node.collect(), guests, ports.to_owned())
 }
 
 fn title(scenario: FaultScenario) -> String {
@@ -101,7 +108,7 @@ fn title(scenario: FaultScenario) -> String {
 /// A part of the page as it is.
 pub(crate) fn section(section: Section) -> String {
     let _held = PAGE.lock().unwrap();
-    let (mut node, guests) = sections();
+    let (mut node, guests, _) = sections();
     match section {
         Section::Node(scenario) => node.remove(&scenario).unwrap_or_default(),
         Section::Guests => guests,
@@ -111,14 +118,14 @@ pub(crate) fn section(section: Section) -> String {
 /// Replaces a part of the page.
 pub(crate) fn replace(section: Section, text: &str) {
     let _held = PAGE.lock().unwrap();
-    let (mut node, mut guests) = sections();
+    let (mut node, mut guests, ports) = sections();
     match section {
         Section::Node(scenario) => drop(node.insert(scenario, text.to_owned())),
         Section::Guests => text.clone_into(&mut guests),
     }
     let mut parts = vec![HEAD.to_owned()];
     parts.extend(node.into_values());
-    parts.extend((!guests.is_empty()).then_some(guests));
+    parts.extend([guests, ports].into_iter().filter(|part| !part.is_empty()));
     std::fs::write(path(), parts.join("\n")).unwrap();
 }
 

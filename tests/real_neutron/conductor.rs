@@ -10,6 +10,10 @@ use uuid::Uuid;
 
 use crate::real_neutron::cloud::NetworkCloud;
 use crate::real_neutron::port_stage::{Goal, ONE_OF, PortStage, action_id, arrives, faults};
+use crate::real_neutron::report::PortSweepTally;
+
+/// The change of a port.
+const CHANGE: &str = "network PUT /v2.0/ports/{port_id}";
 
 #[tokio::test]
 async fn a_guest_gets_its_ports_in_order_bound_to_its_host_and_gives_them_back() {
@@ -45,7 +49,8 @@ async fn a_guest_gets_its_ports_in_order_bound_to_its_host_and_gives_them_back()
 #[tokio::test]
 async fn no_port_is_left_or_made_twice_whatever_fails_on_the_way() {
     let stage = PortStage::new("sweep").await;
-    let mut cases = 0;
+    let none: [String; 0] = [];
+    let mut tally = PortSweepTally::default();
     let mut number = 0;
     for goal in [Goal::Boot, Goal::Delete, Goal::Attach, Goal::Detach] {
         number += 1;
@@ -55,12 +60,14 @@ async fn no_port_is_left_or_made_twice_whatever_fails_on_the_way() {
         stage.until_killed(number, goal, None).await;
         let history = stage.stage.effects.history();
         stage.until_killed(number, Goal::Delete, None).await;
-        let calls = history.iter().enumerate();
-        let calls = calls.filter(|(_, what)| what.starts_with("network "));
-        let faults = calls.flat_map(|(at, what)| faults(at + 1, what));
+        let calls = (1..).zip(history);
+        let calls: Vec<_> = calls
+            .filter(|(_, what)| what.starts_with("network "))
+            .collect();
+        tally.add_operation(goal, &calls);
+        let faults = calls.iter().flat_map(|(at, what)| faults(*at, what));
         for fault in faults.step_by(ONE_OF) {
             number += 1;
-            cases += 1;
             for before in goal.before() {
                 stage.until_killed(number, *before, None).await;
             }
@@ -77,12 +84,16 @@ async fn no_port_is_left_or_made_twice_whatever_fails_on_the_way() {
                     Goal::Attach => stage.has_a_port_more(number).await,
                     Goal::Delete => {}
                 }
+                assert_eq!(stage.wrong_ports().await, none, "{goal:?}: {fault:?}");
             }
             stage.until_killed(number, Goal::Delete, None).await;
             stage.has_no_ports(number).await;
+            assert_eq!(stage.wrong_ports().await, none, "{goal:?}: {fault:?}");
+            tally.add_case(goal, fault);
         }
     }
-    assert!(cases > 4, "{cases}");
+    assert!(tally.count() > 4, "{}", tally.count());
+    tally.compare();
     stage.stage.judge().await;
 }
 
@@ -94,10 +105,7 @@ async fn what_neutron_does_after_a_guest_is_gone_is_undone_or_refused() {
     stage.until_killed(number, Goal::Boot, None).await;
     let history = stage.stage.effects.history();
     stage.until_killed(number, Goal::Delete, None).await;
-    for (call, acts) in [
-        ("network POST /v2.0/ports", true),
-        ("network PUT /v2.0/ports/{port_id}", false),
-    ] {
+    for (call, acts) in [("network POST /v2.0/ports", true), (CHANGE, false)] {
         let calls = history.iter().enumerate();
         let mut calls = calls.filter(|(_, what)| *what == call);
         let last = calls.next_back().expect("a call").0;
@@ -182,6 +190,35 @@ async fn a_guest_gets_no_port_and_no_network_that_its_project_may_not_have() {
     let foreign = stage.client.port(foreign).await.expect("an answer");
     assert_eq!(foreign.expect("a port").device_id, "");
     stage.stage.judge().await;
+}
+
+/// Neutron names the drivers of a binding in the answer to the request that made it, and not in that to a repeated one. The host
+/// would wait for the wrong signal of the port.
+#[tokio::test]
+async fn a_host_learns_the_drivers_of_a_port_whose_binding_was_repeated() {
+    let stage = PortStage::new("bound-again").await;
+    stage.until_killed(1, Goal::Boot, None).await;
+    let history = stage.stage.effects.history();
+    stage.until_killed(1, Goal::Delete, None).await;
+    let bind = history.iter().rposition(|what| what == CHANGE);
+    let at = bind.expect("a bind") + 1;
+    for (number, fault) in [(2, BootFault::Kill), (3, BootFault::Error)] {
+        let side = EffectSide { at, after: true };
+        let is_killed = stage.until_killed(number, Goal::Boot, Some((side, fault)));
+        if is_killed.await {
+            stage.until_killed(number, Goal::Boot, None).await;
+        }
+        let build = stage.stage.agent.guests().remove(&stage.guest(number));
+        for network in build.expect("a build request").networks {
+            let NetworkSource::Port(vif) = network.source else {
+                panic!("{network:?}")
+            };
+            let drivers = vif.details.get("bound_drivers");
+            assert_eq!(drivers, Some(&json!({"0": "ovn"})), "{fault:?}");
+        }
+        assert_eq!(stage.wrong_ports().await, [] as [String; 0]);
+        stage.until_killed(number, Goal::Delete, None).await;
+    }
 }
 
 /// The sweep would notice a conductor that acts before it writes.

@@ -1,12 +1,9 @@
 //! Servers with Neutron ports, from `openstack server create` to an SSH login: the real Neutron, OVN, Open vSwitch, libvirt and QEMU.
-//!
-//! The test runs itself again in namespaces of its own, because the switch's bridges are links of the host.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::HttpCall;
@@ -14,23 +11,19 @@ use berth_tests::peer::{
     AcceleratorPlugin, KeystoneSettings, Libvirtd, OpenStackShell, PortEvents, RealChassis,
     RealGlance, RealKeystone, RealNeutron, checkout, installed, output,
 };
-use berth_tests::scratch::Scratch;
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::real_cyborg::card_host::{authtoken, login};
 use crate::real_neutron::cloud::NetworkCloud;
+use crate::real_neutron::namespaces::{PATIENCE, in_namespaces, ip, taps, text, until};
 
-/// Set in the namespaces.
-const INSIDE: &str = "BERTH_TEST_NAMESPACES";
 /// The host: for Berth, for libvirt, and as OVN's chassis.
 const HOST: &str = "ovn-host";
 /// Free for certain, because no other process is in the namespace.
 const METRICS: &str = "127.0.0.1:9100";
 const PLACEMENT: &str = "http://127.0.0.1:8778";
 const COMPUTE: &str = "http://127.0.0.1:8774/v2.1";
-/// An emulated guest boots slowly on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a connection is tried that a security group does not allow.
 const CLOSED: Duration = Duration::from_secs(3);
 /// How long one is tried that must work.
@@ -39,40 +32,11 @@ const READ_NETWORK_DATA: &str = "mount -r -t iso9660 /dev/sr0 /mnt && cat /mnt/o
 
 #[test]
 fn a_guest_with_a_port_gets_its_lease_answers_ssh_by_a_rule_and_leaves_nothing() {
-    if std::env::var_os(INSIDE).is_some() {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime");
-        runtime.block_on(story());
-        return;
-    }
     // The namespaces lead to no package mirror.
     images();
     let name = "real_neutron::guest::\
                 a_guest_with_a_port_gets_its_lease_answers_ssh_by_a_rule_and_leaves_nothing";
-    // sysfs shows the links of the namespace in which it was mounted. The shell stays: as the first process of its namespace it
-    // reaps QEMU, which libvirt would otherwise take for alive.
-    let inside = "ip link set lo up && mount -t sysfs sysfs /sys && \"$0\" --exact \"$1\" --nocapture; exit $?";
-    let scratch = Scratch::new().expect("a folder");
-    let status = Command::new("unshare")
-        .args([
-            "--net",
-            "--mount",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-        ])
-        .args(["sh", "-c", inside])
-        .arg(std::env::current_exe().expect("this program"))
-        .arg(name)
-        .env(INSIDE, "1")
-        // From inside, the folders of this process and of other tests would look like those of processes that have ended.
-        .env("TMPDIR", scratch.path())
-        .status()
-        .expect("unshare of util-linux runs");
-    assert!(status.success(), "the test failed in its namespaces");
+    in_namespaces(name, story());
 }
 
 async fn story() {
@@ -250,18 +214,6 @@ deleted = cloud.delete_server(server.id, wait=True, delete_ips=True)
 print(server.status, prefix(shown.private_v4), prefix(shown.public_v4), deleted)
 ";
 
-fn text(value: &Value) -> String {
-    let text = value.as_str();
-    text.unwrap_or_else(|| panic!("no text: {value}"))
-        .to_owned()
-}
-
-fn taps() -> Vec<String> {
-    let links = std::fs::read_dir("/sys/class/net").expect("links");
-    let links = links.filter_map(|link| link.expect("a link").file_name().into_string().ok());
-    links.filter(|name| name.starts_with("tap")).collect()
-}
-
 /// `openstack` of a tenant and of an administrator, and a tenant's `ssh`.
 struct Clients {
     shell: RefCell<OpenStackShell>,
@@ -434,11 +386,6 @@ fn join_network(cloud: &NetworkCloud, chassis: &RealChassis, network: &str) {
     ip("link set host0 up");
 }
 
-fn ip(words: &str) {
-    let status = Command::new("ip").args(words.split(' ')).status();
-    assert!(status.expect("ip runs").success(), "ip {words}");
-}
-
 fn berth_up(
     home: &mut BerthHome,
     cloud: &NetworkCloud,
@@ -492,12 +439,4 @@ fn images() -> PathBuf {
     let printed = String::from_utf8_lossy(&made.stderr);
     assert!(made.status.success(), "{printed}");
     images
-}
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "timed out waiting: {what}");
-        sleep(Duration::from_millis(200));
-    }
 }

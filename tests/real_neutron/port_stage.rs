@@ -1,14 +1,18 @@
 //! [`PortStage`]: a conductor with a network of the real Neutron, and a check of the ports that a guest should have.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use berth_client::network::PortFilter;
 use berth_client::{Disposition, NetworkClient};
+use berth_conductor::journal::{BootGoal, BootJournal as _};
 use berth_conductor::{BootRequest, Conductor, GuestRunOutcome, InterfaceError};
 use berth_model::ConsumerUuid;
 use berth_tests::boot::{BootFault, BootStage, EffectSide, NODE, asked, guest};
 use berth_tests::sample::one_of;
 use berth_wire::conductor::RequestedNetwork;
 use berth_wire::guest::ActionId;
+use berth_wire::network_info::Extras;
 use berth_wire::neutron::PortRecord;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -148,6 +152,88 @@ impl PortStage {
         assert_eq!(given.vif_type.as_deref(), Some("unbound"));
     }
 
+    /// What is wrong about the ports of the stage's networks. Each port of an active guest is bound to it and to its host, is
+    /// recorded as it is, and is no other guest's; the host has the same ports; and no other port has a guest or a host.
+    pub(super) async fn wrong_ports(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let records = self.stage.journal().guests().await.expect("a journal");
+        let mut owners: BTreeMap<Uuid, Vec<ConsumerUuid>> = BTreeMap::new();
+        let mut details: BTreeMap<Uuid, Extras> = BTreeMap::new();
+        let active = records.readable.iter();
+        for record in active.filter(|record| record.goal == BootGoal::Active) {
+            let guest = record.request.uuid();
+            let recorded = record.ports(record.attempt).unwrap_or_default().iter();
+            let recorded: BTreeSet<Uuid> = recorded.map(|port| port.port).collect();
+            let on_host = self.stage.agent.ports(guest);
+            if on_host != recorded {
+                wrong.push(format!(
+                    "guest {guest} has the ports {recorded:?}, and on its host {on_host:?}"
+                ));
+            }
+            for port in recorded {
+                owners.entry(port).or_default().push(guest);
+            }
+            let vifs = record.vifs().iter();
+            details.extend(vifs.map(|vif| (vif.id, vif.details.clone())));
+        }
+        for (port, guests) in owners.iter().filter(|(_, guests)| guests.len() > 1) {
+            wrong.push(format!("port {port} is of the guests {guests:?}"));
+        }
+        for port in self.known_ports(owners.keys().copied()).await {
+            let device = port.device_id.as_str();
+            let host = port.host_id.as_deref().unwrap_or_default();
+            let guests = owners.get(&port.id);
+            if guests.is_some() && details.get(&port.id) != port.vif_details.as_ref() {
+                let (recorded, found) = (details.get(&port.id), &port.vif_details);
+                wrong.push(format!(
+                    "port {} is recorded with {recorded:?}, and has {found:?}",
+                    port.id
+                ));
+            }
+            let is_owned = guests.is_some_and(|guests| {
+                let mut guests = guests.iter();
+                guests.any(|guest| guest.to_string() == device)
+            });
+            if guests.is_none() && !(device.is_empty() && host.is_empty()) {
+                wrong.push(format!(
+                    "port {} is left to guest {device:?} on host {host:?}",
+                    port.id
+                ));
+            }
+            if guests.is_some() && !(is_owned && host == NODE) {
+                wrong.push(format!(
+                    "port {} of the guests {guests:?} is bound to guest {device:?} on host {host:?}",
+                    port.id
+                ));
+            }
+        }
+        wrong
+    }
+
+    /// The ports of the stage's networks that servers may have, and these others.
+    async fn known_ports(&self, others: impl Iterator<Item = Uuid>) -> Vec<PortRecord> {
+        let filter = PortFilter {
+            network: Some(self.network),
+            ..PortFilter::default()
+        };
+        let mut ports = self.client.ports(&filter).await.expect("ports");
+        // Those of routers and of OVN itself.
+        ports.retain(|port| !port.device_owner.starts_with("network:"));
+        for id in others.chain([self.given]) {
+            if !ports.iter().any(|port| port.id == id) {
+                let port = self.client.port(id).await.expect("an answer");
+                ports.push(port.unwrap_or_else(|| panic!("port {id} is gone")));
+            }
+        }
+        ports
+    }
+
+    /// Nothing is left over, doubled or missing: neither of the stage, nor of ports.
+    pub(super) async fn judge(&self) {
+        self.stage.judge().await;
+        assert_eq!(self.wrong_ports().await, [] as [String; 0]);
+    }
+
     /// Deletes the ports that Neutron created late.
     pub(super) async fn collect_late_ports(&self) {
         self.stage.effects.begin(None);
@@ -220,7 +306,7 @@ impl PortStage {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Goal {
     Boot,
     Delete,

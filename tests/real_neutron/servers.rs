@@ -29,7 +29,7 @@ pub(super) struct ComputeStage {
 }
 
 impl ComputeStage {
-    async fn new(name: &str) -> Self {
+    pub(super) async fn new(name: &str) -> Self {
         Self::over(PortStage::new(name).await).await
     }
 
@@ -109,20 +109,29 @@ impl ComputeStage {
         json!({ "server": server })
     }
 
-    /// A server that is active.
-    pub(super) async fn active(&self, more: &Value) -> String {
+    /// A server that was asked for.
+    pub(super) async fn building(&self, more: &Value) -> String {
         let made = self
             .ask(Method::POST, "/servers", Some(Self::server(more)), 202)
             .await;
-        let id = made["server"]["id"].as_str().expect("an id").to_owned();
+        made["server"]["id"].as_str().expect("an id").to_owned()
+    }
+
+    pub(super) async fn wait_until_active(&self, id: &str) {
         poll_until("the server is active", async || {
-            let shown = self.shown(&id).await;
+            let shown = self.shown(id).await;
             match shown["status"] == "ACTIVE" {
                 true => Ok(()),
                 false => Err(shown),
             }
         })
         .await;
+    }
+
+    /// A server that is active.
+    pub(super) async fn active(&self, more: &Value) -> String {
+        let id = self.building(more).await;
+        self.wait_until_active(&id).await;
         id
     }
 
@@ -133,7 +142,7 @@ impl ComputeStage {
     }
 
     /// The addresses of a server in its only network.
-    async fn addresses(&self, id: &str, network: &str) -> Vec<Value> {
+    pub(super) async fn addresses(&self, id: &str, network: &str) -> Vec<Value> {
         let shown = self.shown(id).await;
         let networks = shown["addresses"].as_object().expect("networks");
         assert_eq!(networks.len(), 1, "{networks:?}");

@@ -54,7 +54,7 @@ use tower::ServiceExt as _;
 use uuid::Uuid;
 
 pub use agent::{AgentBehaviour, BootAgent};
-pub use effects::{BootFault, ConductorEffects, EffectSide};
+pub use effects::{BootFault, ConductorEffects, EffectSide, PortBug};
 
 use crate::cloud::Cloud;
 use crate::host_states::{self, ReportedHost};

@@ -57,8 +57,10 @@ pub enum SimulatedFailure {
     AttachFails,
     /// Ports cannot be unplugged.
     UnplugFails,
-    /// Plugged ports do not work.
+    /// Plugged ports do not work, and nothing ends the wait for them.
     PortNeverWorks,
+    /// Plugged ports do not work until `vif_plugging_timeout` ends, which is fatal.
+    PortTimesOut,
     ResetFails(u32),
     ResetHangs(u32),
     DefineFails,

@@ -43,8 +43,23 @@ impl VifPlugging {
         for port in port_specs(spec) {
             let left = until.saturating_duration_since(Instant::now());
             match network.wait_plugged(&port, left).await {
-                Err(error @ PortError::NotPlugged { .. }) if !self.is_fatal => {
-                    tracing::warn!(guest = %spec.uuid, port = %port.port.id(), %error, "port timed out; the guest starts without it (vif_plugging_is_fatal)");
+                Err(PortError::NotPlugged {
+                    port,
+                    guest,
+                    signal,
+                    waited: _,
+                }) => {
+                    let error = PortError::NotPlugged {
+                        port,
+                        guest,
+                        signal,
+                        // By all ports, as the option says.
+                        waited: self.timeout,
+                    };
+                    if self.is_fatal {
+                        return Err(error);
+                    }
+                    tracing::warn!(%guest, %port, %error, "port timed out; the guest starts without it (vif_plugging_is_fatal)");
                 }
                 waited => waited?,
             }

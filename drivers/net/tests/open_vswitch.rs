@@ -387,6 +387,36 @@ fn a_guest_waits_until_ovn_has_installed_its_port() {
 }
 
 #[test]
+fn a_port_that_is_reported_before_the_wait_or_twice_is_not_waited_for() {
+    let name = "a_port_that_is_reported_before_the_wait_or_twice_is_not_waited_for";
+    in_namespaces(name, async |switch| {
+        let network = switch.network();
+        for (port, signal) in [
+            (0x88a1, PlugSignal::OvnInstalled),
+            (0x99a1, PlugSignal::VlanTag),
+        ] {
+            let spec = spec_with(7, port, signal);
+            network.plug(&spec).await.unwrap();
+            let tap = spec.port.tap().to_string();
+            for _ in 0..2 {
+                let report = match signal {
+                    PlugSignal::OvnInstalled => {
+                        ["Interface", &tap, "external_ids:ovn-installed=true"]
+                    }
+                    PlugSignal::VlanTag => ["Port", &tap, "tag=7"],
+                };
+                switch.vsctl(&[["set"].as_slice(), report.as_slice()].concat());
+                // A restarted agent plugs it again, and waits again.
+                network.plug(&spec).await.unwrap();
+                network.wait_plugged(&spec, WAIT).await.unwrap();
+            }
+            network.unplug(&spec).await.unwrap();
+        }
+        assert_eq!(links(), Vec::<String>::new());
+    });
+}
+
+#[test]
 fn a_port_is_plugged_and_unplugged_after_the_database_was_gone_in_between() {
     in_namespaces(
         "a_port_is_plugged_and_unplugged_after_the_database_was_gone_in_between",

@@ -64,6 +64,8 @@ struct BuiltGuest {
     blame: Option<&'static str>,
     /// The ports that were attached later.
     attached: BTreeSet<Uuid>,
+    /// The ports that it was built with and no longer has.
+    detached: BTreeSet<Uuid>,
     /// The direct ports that were bound to their functions.
     bound: BTreeSet<Uuid>,
     /// The functions that were selected for ports that are attached later.
@@ -269,6 +271,7 @@ impl BootAgent {
             reason: None,
             blame: None,
             attached: BTreeSet::new(),
+            detached: BTreeSet::new(),
             bound: BTreeSet::new(),
             selected: Vec::new(),
         };
@@ -322,7 +325,9 @@ impl BootAgent {
             Ok(GuestAction::DetachInterface { port }) => {
                 built.selected.retain(|function| function.port != port);
                 built.bound.remove(&port);
-                built.attached.remove(&port);
+                if !built.attached.remove(&port) {
+                    built.detached.insert(port);
+                }
             }
             other => {
                 let sentence = format!("not an action of this agent: {other:?}");
@@ -332,6 +337,22 @@ impl BootAgent {
         let shown = shown(built);
         world.broken.extend(wrong);
         answer(StatusCode::ACCEPTED, &shown)
+    }
+
+    /// The ports that a guest has now.
+    #[must_use]
+    pub fn ports(&self, guest: ConsumerUuid) -> BTreeSet<Uuid> {
+        let world = self.world();
+        let Some(built) = world.guests.get(&guest) else {
+            return BTreeSet::new();
+        };
+        let networks = built.build.networks.iter();
+        let ports = networks.filter_map(|network| match &network.source {
+            NetworkSource::Port(vif) => Some(vif.id),
+            NetworkSource::Network(_) | NetworkSource::Bridge(_) => None,
+        });
+        let ports = ports.filter(|port| !built.detached.contains(port));
+        ports.chain(built.attached.iter().copied()).collect()
     }
 
     /// The ports of a guest that were attached after it was built.
@@ -461,8 +482,13 @@ impl BootAgent {
     }
 }
 
-fn interfaces(build: &GuestBuild) -> Vec<InterfaceBody> {
-    let networks = build.networks.iter().map(|network| InterfaceBody {
+fn interfaces(built: &BuiltGuest) -> Vec<InterfaceBody> {
+    let networks = built.build.networks.iter();
+    let networks = networks.filter(|network| match &network.source {
+        NetworkSource::Port(vif) => !built.detached.contains(&vif.id),
+        NetworkSource::Network(_) | NetworkSource::Bridge(_) => true,
+    });
+    let networks = networks.map(|network| InterfaceBody {
         network: match &network.source {
             NetworkSource::Network(name) | NetworkSource::Bridge(name) => name.clone(),
             NetworkSource::Port(vif) => vif.network.label.clone().unwrap_or_default(),
@@ -484,7 +510,7 @@ fn shown(built: &BuiltGuest) -> GuestBody {
         blame: built.blame.map(str::to_owned),
         dedicated_cpus: String::new(),
         host_cells: Vec::new(),
-        interfaces: interfaces(&built.build),
+        interfaces: interfaces(built),
         unbound_functions: built.unbound_functions(),
         cells: Vec::new(),
         page_size_kib: None,

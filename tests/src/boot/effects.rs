@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use berth_client::{HttpService, RouteTemplate, TransportError};
 use bytes::Bytes;
-use http::{Request, Response};
-use serde_json::json;
+use http::{Method, Request, Response, header};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tower::service_fn;
 
@@ -38,6 +38,45 @@ pub enum BootFault {
     Twice,
 }
 
+/// A planted bug in the conductor's care of ports, to test that it is caught.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PortBug {
+    /// No port is deleted.
+    KeepsPorts,
+    /// No port is taken from its guest and host.
+    KeepsBindings,
+    /// Ports are changed whatever happened to them since they were read.
+    IgnoresRevisions,
+}
+
+impl PortBug {
+    /// What the conductor takes for the answer to a request that it does not send because of the bug. Other requests are sent,
+    /// maybe changed.
+    fn instead(self, route: &str, request: &mut Request<Bytes>) -> Option<Response<Bytes>> {
+        if route != "/v2.0/ports/{port_id}" {
+            return None;
+        }
+        let method = request.method().clone();
+        match self {
+            Self::KeepsPorts if method == Method::DELETE => Some(done(204, &Value::Null)),
+            Self::KeepsBindings if method == Method::PUT && unbinds(request.body()) => {
+                Some(done(200, &json!({"port": {}})))
+            }
+            Self::IgnoresRevisions => {
+                request.headers_mut().remove(header::IF_MATCH);
+                None
+            }
+            Self::KeepsPorts | Self::KeepsBindings => None,
+        }
+    }
+}
+
+/// Whether the body of a change takes a port from its guest.
+fn unbinds(body: &Bytes) -> bool {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    body["port"]["device_id"] == ""
+}
+
 /// The answer of an effect that fails.
 pub(super) trait FaultAnswer {
     fn failed() -> Self;
@@ -52,11 +91,15 @@ impl FaultAnswer for Result<Response<Bytes>, TransportError> {
 }
 
 /// An answer of Neutron's.
-fn refusal(status: u16, kind: &str, message: &str) -> Response<Bytes> {
-    let error = json!({"NeutronError": {"type": kind, "message": message, "detail": ""}});
+fn done(status: u16, body: &Value) -> Response<Bytes> {
     let answer = Response::builder().status(status);
     let answer = answer.header("content-type", "application/json");
-    answer.body(error.to_string().into()).expect("an answer")
+    answer.body(body.to_string().into()).expect("an answer")
+}
+
+fn refusal(status: u16, kind: &str, message: &str) -> Response<Bytes> {
+    let error = json!({"NeutronError": {"type": kind, "message": message, "detail": ""}});
+    done(status, &error)
 }
 
 /// Code that runs outside the conductor before the nth effect with a given prefix.
@@ -82,6 +125,7 @@ struct ConductorEffectState {
     forgets_intents: bool,
     /// A second planted bug: members are never removed from server groups.
     keeps_members: bool,
+    port_bug: Option<PortBug>,
 }
 
 /// The effects of a conductor. Clones share the state; the one of [`of_current_process`](Self::of_current_process) belongs
@@ -159,6 +203,11 @@ impl ConductorEffects {
         self.state().keeps_members
     }
 
+    /// Plants a bug in the care of ports.
+    pub fn plant(&self, bug: PortBug) {
+        self.state().port_bug = Some(bug);
+    }
+
     /// Waits until the fault kills the conductor.
     pub async fn dies(&self) {
         loop {
@@ -174,7 +223,7 @@ impl ConductorEffects {
     #[must_use]
     pub fn in_front_of(&self, name: &'static str, http: HttpService) -> HttpService {
         let effects = self.clone();
-        HttpService::new(service_fn(move |request: Request<Bytes>| {
+        HttpService::new(service_fn(move |mut request: Request<Bytes>| {
             let (effects, http) = (effects.clone(), http.clone());
             async move {
                 let route = request
@@ -183,6 +232,10 @@ impl ConductorEffects {
                     .map_or("?", |it| it.0);
                 let at = effects.next(format!("{name} {} {route}", request.method()));
                 let answer = async {
+                    let bug = effects.state().port_bug;
+                    if let Some(answer) = bug.and_then(|bug| bug.instead(route, &mut request)) {
+                        return Ok(answer);
+                    }
                     match effects.remote_fault(at) {
                         Some(BootFault::InternalError) => {
                             Ok(refusal(500, "HTTPInternalServerError", "Request Failed"))

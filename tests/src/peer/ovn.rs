@@ -6,6 +6,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use super::{PeerError, installed, output};
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
@@ -165,7 +167,7 @@ fn address(scratch: &Scratch, name: &str) -> String {
 /// namespace in which it is started, so a test needs a namespace of its own.
 #[derive(Debug)]
 pub struct RealChassis {
-    _controller: Process,
+    controller: Process,
     _switch: Process,
     _database: Process,
     /// Last: the processes end before their files go.
@@ -221,7 +223,7 @@ impl RealChassis {
             .arg(address(&scratch, "db"))
             .start(&scratch.join("controller.log"))?;
         Ok(Self {
-            _controller: controller,
+            controller,
             _switch: switch,
             _database: database,
             scratch,
@@ -232,6 +234,15 @@ impl RealChassis {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.scratch.join("db.sock")
+    }
+
+    /// `ovn-controller` does nothing until [`RealChassis::resume_controller`]: no port that is plugged meanwhile works.
+    pub fn pause_controller(&mut self) {
+        self.controller.signal(Signal::SIGSTOP);
+    }
+
+    pub fn resume_controller(&mut self) {
+        self.controller.signal(Signal::SIGCONT);
     }
 
     /// Runs `ovs-vsctl` and gives what it wrote.

@@ -222,13 +222,20 @@ impl GuestResources for SimulatedResources {
         self.0.inject("switch write plug".to_owned(), effect).await
     }
 
-    async fn wait_for_ports(&self, _: &GuestSpec) -> Result<(), ResourceError> {
+    async fn wait_for_ports(&self, spec: &GuestSpec) -> Result<(), ResourceError> {
+        let has_ports = plugged_ports(spec).next().is_some();
         let effect = async {
-            let failure = SimulatedFailure::PortNeverWorks;
-            if self.0.world().failures.contains(&failure) {
+            let has_failure = |failure| self.0.world().failures.contains(&failure);
+            if has_failure(SimulatedFailure::PortNeverWorks) {
                 std::future::pending::<()>().await;
             }
-            Ok(())
+            match has_ports && has_failure(SimulatedFailure::PortTimesOut) {
+                true => Err(ResourceError::Refused {
+                    what: "a port".to_owned(),
+                    reason: "timed out after 300 s (vif_plugging_timeout)".to_owned(),
+                }),
+                false => Ok(()),
+            }
         };
         self.0.inject("switch read wait".to_owned(), effect).await
     }

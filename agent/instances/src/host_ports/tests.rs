@@ -135,6 +135,7 @@ async fn the_ports_of_a_guest_share_one_timeout() {
     let waited = FATAL.wait(&slow, &guest_with_ports(3)).await;
     let error = waited.unwrap_err().to_string();
     assert!(error.contains(&port_id(3).to_string()), "{error}");
+    assert!(error.contains("10 s (vif_plugging_timeout)"), "{error}");
     assert_eq!(slow.limits(), [10, 6, 2]);
     assert_eq!(begun.elapsed(), FATAL.timeout);
     FATAL.wait(&slow, &guest_with_ports(2)).await.unwrap();

@@ -4,8 +4,8 @@ use berth_agent_journal::samples::{guest, request};
 use berth_agent_journal::{GuestJournal as _, GuestRequest, NetworkFunction};
 use berth_virt::NetworkFunctionFacts;
 use berth_virt::guest_spec::{
-    GuestDevice, GuestInterface, GuestPort, InterfaceSource, Label, LinkName, PciManagement,
-    PlugSignal, PortConnection,
+    GuestDevice, GuestInterface, GuestInterfaces, GuestPort, GuestSpec, InterfaceSource, Label,
+    LinkName, PciManagement, PlugSignal, PortConnection,
 };
 use berth_wire::guest::ActionId;
 use uuid::Uuid;
@@ -31,6 +31,17 @@ fn interface() -> GuestInterface {
         mac: "fa:16:3e:00:00:07".parse().unwrap(),
         source: InterfaceSource::Port(Box::new(port)),
     }
+}
+
+/// A guest with two accelerator requests and a port on the switch.
+fn request_with_port() -> GuestRequest {
+    let plain = request(1, &[1, 2]);
+    let spec = GuestSpec {
+        interfaces: GuestInterfaces::new(vec![interface()]).unwrap(),
+        ..plain.spec().clone()
+    };
+    let arqs = plain.arqs().iter().copied().collect();
+    GuestRequest::new(plain.node().clone(), arqs, spec).unwrap()
 }
 
 const FUNCTION: &str = "0000:05:10.2";
@@ -84,8 +95,11 @@ enum ClientOperation {
     SpawnFails(SimulatedFailure),
     SpawnAndDelete,
     FailAndDelete(SimulatedFailure),
+    SpawnWithPort,
+    SpawnWithPortFails(SimulatedFailure),
+    SpawnWithPortAndDelete,
     Attach,
-    AttachFails,
+    AttachFails(SimulatedFailure),
     AttachAndDetach,
     AttachAndDelete,
     AttachFunction,
@@ -96,7 +110,7 @@ enum ClientOperation {
     BindPortsAndDelete,
 }
 
-const OPERATIONS: [ClientOperation; 18] = [
+const OPERATIONS: [ClientOperation; 23] = [
     ClientOperation::Spawn,
     ClientOperation::SpawnFails(SimulatedFailure::BindFailed(2)),
     ClientOperation::SpawnFails(SimulatedFailure::DeviceUnhealthy(2)),
@@ -105,8 +119,13 @@ const OPERATIONS: [ClientOperation; 18] = [
     ClientOperation::SpawnFails(SimulatedFailure::StartFails),
     ClientOperation::SpawnAndDelete,
     ClientOperation::FailAndDelete(SimulatedFailure::StartFails),
+    ClientOperation::SpawnWithPort,
+    ClientOperation::SpawnWithPortFails(SimulatedFailure::StartFails),
+    ClientOperation::SpawnWithPortFails(SimulatedFailure::PortTimesOut),
+    ClientOperation::SpawnWithPortAndDelete,
     ClientOperation::Attach,
-    ClientOperation::AttachFails,
+    ClientOperation::AttachFails(SimulatedFailure::AttachFails),
+    ClientOperation::AttachFails(SimulatedFailure::PortTimesOut),
     ClientOperation::AttachAndDetach,
     ClientOperation::AttachAndDelete,
     ClientOperation::AttachFunction,
@@ -121,10 +140,14 @@ impl ClientOperation {
     async fn harness(self) -> FaultHarness {
         let harness = FaultHarness::new().await;
         harness.bind(1, &[1, 2]);
-        if let Self::SpawnFails(failure) | Self::FailAndDelete(failure) = self {
+        if let Self::SpawnFails(failure)
+        | Self::FailAndDelete(failure)
+        | Self::SpawnWithPortFails(failure)
+        | Self::AttachFails(failure) = self
+        {
             harness.add_failure(failure);
         }
-        if matches!(self, Self::AttachFails | Self::AttachFunctionFails) {
+        if matches!(self, Self::AttachFunctionFails) {
             harness.add_failure(SimulatedFailure::AttachFails);
         }
         harness
@@ -135,6 +158,7 @@ impl ClientOperation {
             self,
             Self::SpawnAndDelete
                 | Self::FailAndDelete(_)
+                | Self::SpawnWithPortAndDelete
                 | Self::AttachAndDelete
                 | Self::AttachFunctionAndDelete
                 | Self::BindPortsAndDelete
@@ -145,6 +169,9 @@ impl ClientOperation {
     fn request(self) -> GuestRequest {
         match self {
             Self::BindPorts | Self::BindPortsAndDelete => request_with_function(),
+            Self::SpawnWithPort | Self::SpawnWithPortFails(_) | Self::SpawnWithPortAndDelete => {
+                request_with_port()
+            }
             _ => request(1, &[1, 2]),
         }
     }
@@ -166,13 +193,13 @@ impl ClientOperation {
         );
         let attaches = matches!(
             self,
-            Self::Attach | Self::AttachFails | Self::AttachAndDetach | Self::AttachAndDelete
+            Self::Attach | Self::AttachFails(_) | Self::AttachAndDetach | Self::AttachAndDelete
         );
         if !attaches && !is_function {
             return;
         }
         let before = guests.show(guest(1)).await.unwrap();
-        let fails = matches!(self, Self::AttachFails | Self::AttachFunctionFails);
+        let fails = matches!(self, Self::AttachFails(_) | Self::AttachFunctionFails);
         // A client does not repeat what was answered.
         if !before.overrides.has_recorded(Some(&detach)) {
             let interface = match is_function {
@@ -241,7 +268,7 @@ impl ClientOperation {
         invariants::check_at_rest(harness).await;
         match self {
             Self::Spawn
-            | Self::AttachFails
+            | Self::AttachFails(_)
             | Self::AttachAndDetach
             | Self::AttachFunctionFails
             | Self::AttachFunctionAndDetach => {
@@ -250,12 +277,14 @@ impl ClientOperation {
                 let record = harness.journal().guest(guest(1)).await.unwrap().unwrap();
                 assert_eq!(record.request, request(1, &[1, 2]));
             }
-            Self::Attach => {
+            Self::Attach | Self::SpawnWithPort => {
+                assert_eq!(harness.devices_of_running_guest(1).len(), 2);
                 let plugged: Vec<_> = harness.world().plugged.keys().copied().collect();
                 assert_eq!(plugged, [port()]);
             }
-            Self::SpawnFails(_) => {
+            Self::SpawnFails(_) | Self::SpawnWithPortFails(_) => {
                 assert!(!harness.exists_on_hypervisor(1));
+                assert!(harness.world().plugged.is_empty());
                 assert_eq!(harness.world().arqs.len(), 2, "unbound, not deleted");
             }
             Self::BindPorts | Self::AttachFunction => {
@@ -264,9 +293,11 @@ impl ClientOperation {
             }
             Self::SpawnAndDelete
             | Self::FailAndDelete(_)
+            | Self::SpawnWithPortAndDelete
             | Self::AttachAndDelete
             | Self::AttachFunctionAndDelete
             | Self::BindPortsAndDelete => {
+                assert!(harness.world().plugged.is_empty());
                 assert!(!harness.exists_on_hypervisor(1));
                 harness.only_foreign_requests_are_left();
             }
@@ -380,6 +411,7 @@ async fn an_error_at_any_point_before_or_after_its_effect_ends_done_or_undone() 
         ClientOperation::Spawn,
         ClientOperation::SpawnFails(SimulatedFailure::StartFails),
         ClientOperation::SpawnAndDelete,
+        ClientOperation::SpawnWithPortAndDelete,
     ] {
         let clean = operation.harness().await;
         operation.until_killed(&clean, None).await;
@@ -389,7 +421,7 @@ async fn an_error_at_any_point_before_or_after_its_effect_ends_done_or_undone() 
             let guests = harness.guests();
             // The answer may be the injected error; the client repeats the request.
             for _ in 0..2 {
-                guests.create(&request(1, &[1, 2])).await.ok();
+                guests.create(&operation.request()).await.ok();
             }
             let mut end = guests.reconcile_instance(guest(1)).await;
             for _ in 0..2 {
@@ -485,6 +517,28 @@ async fn a_deletion_does_not_wait_for_a_port_that_never_works() {
 }
 
 #[tokio::test]
+async fn a_port_that_does_not_work_in_time_is_unplugged_with_the_reason() {
+    let failure = SimulatedFailure::PortTimesOut;
+    let spawn = ClientOperation::SpawnWithPortFails(failure);
+    let harness = spawn.harness().await;
+    spawn.run(&harness).await;
+    spawn.check(&harness).await;
+    let record = harness.journal().guest(guest(1)).await.unwrap().unwrap();
+    let reason = format!("{:?}", record.goal);
+    assert!(reason.contains("(vif_plugging_timeout)"), "{reason}");
+    // A running guest stays as it is.
+    let spawn = ClientOperation::Spawn;
+    let harness = spawn.harness().await;
+    spawn.run(&harness).await;
+    harness.add_failure(failure);
+    let guests = harness.guests();
+    let attached = guests.attach_interface(guest(1), interface(), None).await;
+    let refused = attached.unwrap_err().to_string();
+    assert!(refused.contains("(vif_plugging_timeout)"), "{refused}");
+    spawn.check(&harness).await;
+}
+
+#[tokio::test]
 async fn a_guest_starts_after_a_host_boot_in_the_middle_of_an_attachment_or_detachment() {
     let (spawn, detach) = (
         ClientOperation::Spawn,
@@ -524,7 +578,15 @@ async fn an_attached_port_is_there_before_its_guest_starts_after_a_host_boot() {
 /// The agent is killed, or the switch or the hypervisor gives an error once, at each call of the boot of a host.
 #[tokio::test]
 async fn whatever_fails_while_a_host_boots_its_guests_come_back_with_their_ports() {
-    let operation = ClientOperation::Attach;
+    let mut cases = 0;
+    for operation in [ClientOperation::Attach, ClientOperation::SpawnWithPort] {
+        cases += host_boots_with_faults(operation).await;
+    }
+    assert!(cases > 40, "{cases} cases");
+}
+
+/// A host boots with the guest of this operation; returns the number of cases.
+async fn host_boots_with_faults(operation: ClientOperation) -> usize {
     let after_boot = async || {
         let harness = operation.harness().await;
         operation.run(&harness).await;
@@ -561,7 +623,7 @@ async fn whatever_fails_while_a_host_boots_its_guests_come_back_with_their_ports
             cases += 1;
         }
     }
-    assert!(cases > 20, "{cases} cases");
+    cases
 }
 
 #[tokio::test]
@@ -592,9 +654,20 @@ async fn each_planted_bug_is_caught_by_the_invariants() {
             PlantedBug::KeepsGuests,
             ClientOperation::SpawnFails(SimulatedFailure::StartFails),
         ),
+        (
+            PlantedBug::KeepsPorts,
+            ClientOperation::SpawnWithPortAndDelete,
+        ),
+        (
+            PlantedBug::KeepsPorts,
+            ClientOperation::SpawnWithPortFails(SimulatedFailure::PortTimesOut),
+        ),
         (PlantedBug::KeepsPorts, ClientOperation::AttachAndDetach),
         (PlantedBug::KeepsPorts, ClientOperation::AttachAndDelete),
-        (PlantedBug::KeepsPorts, ClientOperation::AttachFails),
+        (
+            PlantedBug::KeepsPorts,
+            ClientOperation::AttachFails(SimulatedFailure::AttachFails),
+        ),
     ] {
         let harness = operation.harness().await;
         harness.world().bug = Some(bug);

@@ -22,6 +22,8 @@ use crate::port_marks::mark;
 use crate::port_profiles::{is_function_for, profile_of_allocation, profile_of_function};
 use crate::port_resources::port_allocation;
 
+/// The key in `binding:vif_details`.
+const BOUND_DRIVERS: &str = "bound_drivers";
 /// The zone of hosts without one, as in Nova.
 const DEFAULT_ZONE: &str = "nova";
 /// The maximum number of tries to change a port while others change it.
@@ -232,13 +234,23 @@ pub(crate) async fn bind_port(
             Ok(bound) => {
                 // Without revision numbers it may have changed since it was read.
                 check_kind(&bound, wanted)?;
-                return Ok(bound);
+                if names_drivers(&bound) {
+                    return Ok(bound);
+                }
+                return own_port(networks, request, wanted, id).await;
             }
             Err(NetworkClientError::Changed(_)) => {}
             Err(error) => return Err(not_bound(error)),
         }
     }
     Err(BootError::PortBusy(id))
+}
+
+/// Whether an answer has the drivers of a binding, by which the host knows who reports that the port works. The answer to a request
+/// that found the port bound, as a repeated one does, does not have them.
+fn names_drivers(port: &PortRecord) -> bool {
+    let details = port.vif_details.as_ref();
+    details.is_some_and(|details| details.contains_key(BOUND_DRIVERS))
 }
 
 /// The function that a host selected, if it is one for this port.

@@ -49,6 +49,7 @@ fn servers_keep_their_ports_through_kills_and_a_host_boot() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "soak"), ignore = "make soak runs it")]
 fn a_port_that_never_works_fails_its_server_in_time_or_is_not_waited_for() {
     let name = "real_neutron::kills::a_port_that_never_works_fails_its_server_in_time_or_is_not_waited_for";
     in_namespaces(name, async {

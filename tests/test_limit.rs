@@ -142,9 +142,10 @@ fn a_test_that_writes_to_the_output_is_not_taken_for_one_that_hangs() {
         &program,
         "#!/bin/sh
 case \"$*\" in
-*--list*) printf 'talks: test\\nlast: test\\n' ;;
+*--list*) printf 'talks: test\\nshouts: test\\nlast: test\\n' ;;
 *)
     printf 'test talks ... '; sleep 0.2; echo 'a table'; echo ok
+    printf 'test shouts ... a table\\nok\\n'
     printf 'test last ... '; sleep 0.5; echo ok; sleep 1
     ;;
 esac
@@ -156,7 +157,7 @@ esac
     assert!(ran.status.success(), "{output}\n{errors}");
     let times = fs::read_to_string(times).expect("times");
     let measured = times.lines().filter_map(|line| line.rsplit('\t').next());
-    assert_eq!(measured.collect::<Vec<_>>(), ["talks", "last"]);
+    assert_eq!(measured.collect::<Vec<_>>(), ["talks", "shouts", "last"]);
 }
 
 fn write_script(path: &Path, text: &str) {

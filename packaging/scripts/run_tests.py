@@ -50,6 +50,8 @@ DONE = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
 # A test that writes to the output itself ends with such a line, if it runs alone.
 DONE_ALONE = re.compile(r"^(ok|FAILED)$")
 BEGUN = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. $")
+# The same, followed by the first line that the test writes: both may be read at once.
+BEGUN_AND_WRITES = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. ")
 # Where several tests run at once, this is the only line from which a test's start is known.
 SLOW = re.compile(r"^test (\S+) has been running for over (\d+) seconds")
 
@@ -135,6 +137,8 @@ class Run:
             self.finish(done[1], done[2])
         elif TIMES and len(self.begun) == 1 and (done := DONE_ALONE.match(line)):
             self.finish(next(iter(self.begun)), done[1])
+        elif TIMES and (begun := BEGUN_AND_WRITES.match(line)):
+            self.begun.setdefault(begun[1], time.monotonic())
 
     def finish(self, test, result):
         if TIMES and result != "ignored":

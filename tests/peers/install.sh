@@ -55,9 +55,8 @@ make_venv() {
     quietly venv "$PYTHON" -m venv "$VENV" || fail "could not make a virtual environment with $PYTHON; on Debian: apt-get install python3-venv"
     local pip=("$VENV/bin/python" -m pip install --no-input --disable-pip-version-check)
     grep -v '^uWSGI==' "$HERE/requirements.txt" >"$PEERS/wheels.txt"
-    # The list names every package, so pip need not search for dependencies. Python compiles a module when it is first imported:
-    # most modules are never imported here.
-    quietly pip "${pip[@]}" --no-deps --no-compile -r "$PEERS/wheels.txt" ||
+    # The list names every package, so pip need not search for dependencies.
+    quietly pip "${pip[@]}" --no-deps -r "$PEERS/wheels.txt" ||
         fail "pip could not install requirements.txt (its last words are above); it needs a package index (network)"
     # Never from pip's cache: uWSGI holds the interpreter it was compiled against, which may have been another then.
     quietly uwsgi "${pip[@]}" --no-deps --no-cache-dir "$(grep '^uWSGI==' "$HERE/requirements.txt")" ||

@@ -212,7 +212,7 @@ async fn a_direct_port_is_bound_once_or_free_whatever_fails_on_the_way() {
     let mut number = 1;
     stage.until_killed(number, Goal::Delete, None).await;
     stage.has_a_free_function(number).await;
-    for fault in cases.into_iter().step_by(one_of(21)) {
+    for fault in cases.into_iter().step_by(one_of(13)) {
         number += 1;
         if boot(number, Some(fault)).await {
             boot(number, None).await;
@@ -313,7 +313,7 @@ async fn a_direct_port_is_attached_with_a_claimed_function_and_detached_whatever
         after().await;
         stage.change_direct_port(1, Goal::Detach, None).await;
         let sides = (1..=calls).flat_map(|at| [false, true].map(|after| EffectSide { at, after }));
-        for side in sides.step_by(one_of(43)) {
+        for side in sides.step_by(one_of(29)) {
             for fault in [BootFault::Kill, BootFault::Error] {
                 cases += 1;
                 if let Some(before) = before {

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use crate::real_neutron::cloud::NetworkCloud;
 
 /// `make test` takes every n-th of a sweep's cases. The number is odd, so that each kind of fault has its turn.
-pub(super) const ONE_OF: usize = one_of(97);
+pub(super) const ONE_OF: usize = one_of(61);
 
 /// The faults at each side of a call of Neutron.
 pub(super) fn faults(at: usize, what: &str) -> Vec<(EffectSide, BootFault)> {

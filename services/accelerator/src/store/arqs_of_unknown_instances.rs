@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_model::ArqUuid;
-use berth_store::{Statement, Transaction, Work};
+use berth_store::{SqlError, Statement, Transaction, Work};
 use berth_wire::accelerator::NotTaken;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ use super::{AcceleratorTableError, AcceleratorTables, typed};
 const TABLE: &str = "accelerator_requests";
 
 /// The requests that hold handles of a host's devices.
-const HOLDERS: &str = "SELECT a.id, a.uuid, coalesce(a.instance_uuid, ''), coalesce(a.updated_at, ''), v.name FROM devices v \
+const HOLDERS: &str = "SELECT a.id, a.uuid, coalesce(a.instance_uuid, ''), a.updated_at, v.name FROM devices v \
      JOIN deployables d ON d.device_id = v.id JOIN attach_handles h ON h.deployable_id = d.id \
      JOIN accelerator_requests a ON a.id = h.arq_id WHERE v.hostname = ? ORDER BY a.id";
 
@@ -33,7 +33,7 @@ struct Holder {
     uuid: String,
     guest: String,
     /// Changes with each bind.
-    updated_at: String,
+    updated_at: Option<String>,
     device: String,
 }
 
@@ -41,7 +41,7 @@ struct Holder {
 #[derive(Debug)]
 struct UnknownSince {
     guest: String,
-    updated_at: String,
+    updated_at: Option<String>,
     since: Instant,
 }
 
@@ -176,10 +176,15 @@ async fn holders(
 ) -> Result<BTreeMap<i64, Holder>, AcceleratorTableError> {
     let mut holders = BTreeMap::new();
     for row in tx.rows(Statement::new(HOLDERS).bind(host)).await? {
+        let updated_at = match row.opt_moment(3) {
+            // An invalid date must not make the row unreadable.
+            Err(SqlError::Column { .. }) => None,
+            moment => moment?.map(|moment| moment.to_string()),
+        };
         let holder = Holder {
             uuid: row.text(1)?,
             guest: row.text(2)?,
-            updated_at: row.text(3)?,
+            updated_at,
             device: row.text(4)?,
         };
         holders.insert(row.int(0)?, holder);
@@ -224,7 +229,7 @@ mod tests {
             let holder = Holder {
                 uuid: format!("request {id}"),
                 guest: "a guest".to_owned(),
-                updated_at: (*bound_at).to_owned(),
+                updated_at: Some((*bound_at).to_owned()),
                 device: "0000:41:00.0".to_owned(),
             };
             (*id, holder)

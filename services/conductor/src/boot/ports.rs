@@ -237,7 +237,8 @@ pub(crate) async fn bind_port(
                 if names_drivers(&bound) {
                     return Ok(bound);
                 }
-                return own_port(networks, request, wanted, id).await;
+                // Boxed: the future of each boot would have room for a second read of a port.
+                return Box::pin(own_port(networks, request, wanted, id)).await;
             }
             Err(NetworkClientError::Changed(_)) => {}
             Err(error) => return Err(not_bound(error)),

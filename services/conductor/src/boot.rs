@@ -17,6 +17,7 @@ mod ports;
 mod user_message;
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 
 use berth_client::placement::GrantedClaim;
 use berth_model::{ArqUuid, ConsumerUuid};
@@ -80,16 +81,18 @@ impl RequestedBoot {
             permit = context.boots.acquire(project) => permit,
             () = cancel.cancelled() => return Err(BootError::Cancelled),
         };
-        let place = Self { record }.place(context, cancel);
+        let place = || Self { record }.place(context, cancel);
         let placed = timed(context, BootStage::Place, place).await?;
         check_cancelled(cancel)?;
-        let provided = timed(context, BootStage::Provide, placed.provide(context)).await?;
+        let provide = || placed.provide(context);
+        let provided = timed(context, BootStage::Provide, provide).await?;
         check_cancelled(cancel)?;
-        let bound = timed(context, BootStage::Bind, provided.bind(context)).await?;
+        let bound = timed(context, BootStage::Bind, || provided.bind(context)).await?;
         check_cancelled(cancel)?;
-        let networked = timed(context, BootStage::Network, bound.network(context)).await?;
+        let network = || bound.network(context);
+        let networked = timed(context, BootStage::Network, network).await?;
         check_cancelled(cancel)?;
-        let build = networked.build(context, cancel, permit);
+        let build = || networked.build(context, cancel, permit);
         timed(context, BootStage::Build, build).await
     }
 }
@@ -102,15 +105,21 @@ impl PlacedBoot {
 }
 
 /// Runs a stage and records its duration if it succeeds.
-async fn timed<T>(
+async fn timed<T, F: Future<Output = Result<T, BootError>>>(
     context: &BootContext,
     stage: BootStage,
-    step: impl Future<Output = Result<T, BootError>>,
+    step: impl FnOnce() -> F,
 ) -> Result<T, BootError> {
     let begun = Instant::now();
-    let done = step.await?;
+    let done = on_the_heap(step).await?;
     context.metrics.record_stage(stage, begun.elapsed());
     Ok(done)
+}
+
+/// Creates a future on the heap. In a debug build, the futures of all stages would otherwise be on the stack at the same time, which
+/// is too much for a thread of the runtime.
+fn on_the_heap<F>(create: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(create())
 }
 
 fn check_cancelled(cancel: &CancellationToken) -> Result<(), BootError> {

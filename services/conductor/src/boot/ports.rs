@@ -237,8 +237,7 @@ pub(crate) async fn bind_port(
                 if names_drivers(&bound) {
                     return Ok(bound);
                 }
-                // Boxed: the future of each boot would have room for a second read of a port.
-                return Box::pin(own_port(networks, request, wanted, id)).await;
+                return own_port(networks, request, wanted, id).await;
             }
             Err(NetworkClientError::Changed(_)) => {}
             Err(error) => return Err(not_bound(error)),

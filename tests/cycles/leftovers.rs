@@ -14,7 +14,7 @@ use crate::cycles::host::{CARDS, Host, NODE};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause between two looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Resource classes whose inventory changes without guests.
+/// Resource classes whose total may change although no guest starts or ends.
 const VARIABLE_CLASSES: [&str; 2] = ["MEMORY_MB", "DISK_GB"];
 
 /// A line for each thing.

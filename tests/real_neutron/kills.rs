@@ -160,7 +160,7 @@ impl Site {
         site
     }
 
-    /// An administrator asks in the tenant's project. None where nobody answers.
+    /// Sends a request as an administrator in the tenant's project. Returns None if the service does not answer.
     fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Option<HttpAnswer> {
         let mut call = HttpCall::new(method, format!("http://{COMPUTE}/v2.1{path}"))
             .header("x-auth-token", &format!("admin:{}", self.cloud.tenant()))
@@ -400,8 +400,8 @@ impl Site {
         ip(&format!("link delete {leaked}"));
     }
 
-    /// The agent restarts with this option. OVN then reports no port: not for long, because Neutron binds no port to a host whose
-    /// `ovn-controller` is silent for 75 seconds.
+    /// Restarts the agent with this option. The caller pauses `ovn-controller`, for less than 75 seconds: after that, Neutron binds
+    /// no port to its host.
     fn waits_for_ovn_with(&mut self, (option, value): (&str, &str)) {
         self.agent.kill();
         self.agent.home.set_env(option, value);

@@ -103,7 +103,7 @@ fn the_geometry_of_a_gpu_changes_while_a_guest_uses_one_of_its_functions_and_its
     host.assert_has_function("one", used, small);
     let domain_id = host.virsh(&["domid", "one"]);
 
-    // A function whose MIG instance does not allow the configured vGPU type is unfit: no guest gets it.
+    // The MIG instance of the function does not allow the configured vGPU type, so the function is unfit: no guest gets it.
     let geometry = "702   : NVIDIA A100-3-20C";
     host.change_geometry(idle, geometry);
     host.until(&["device", "list"], |all| {

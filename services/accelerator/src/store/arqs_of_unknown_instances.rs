@@ -53,8 +53,8 @@ pub(crate) struct UnknownInstances {
 }
 
 impl UnknownInstances {
-    /// Records a report in which the guests of these requests are missing. Returns the requests whose guests were missing in
-    /// all reports of the grace time.
+    /// Records a report that lacks the guests of these requests. Returns the overdue requests: all reports of the grace time
+    /// lacked their guests.
     fn observe(
         &self,
         host: &str,

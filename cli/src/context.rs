@@ -6,7 +6,7 @@ use std::future::Future;
 use std::path::{Path, absolute};
 use std::time::Duration;
 
-use berth_config::{LoadedConfig, Sources};
+use berth_config::{ConfigRefusal, LoadedConfig, Sources};
 use berth_output::{ErrorCode, Failure};
 
 /// The global options of the command line.
@@ -19,7 +19,19 @@ pub struct Context {
 impl Context {
     /// Reads and checks the configuration.
     pub fn load(&self) -> Result<LoadedConfig, Failure> {
-        Ok(berth_config::load(&self.sources)?)
+        berth_config::load(&self.sources).map_err(|refused| self.refused(&refused))
+    }
+
+    /// The failure of a command whose configuration is refused.
+    #[must_use]
+    pub fn refused(&self, refused: &ConfigRefusal) -> Failure {
+        refused.failure(&self.check_command())
+    }
+
+    /// The command that checks this configuration.
+    #[must_use]
+    pub fn check_command(&self) -> String {
+        format!("{} config check", self.invocation())
     }
 
     /// How a user calls this program again with the same configuration, quoted for a shell, for commands that

@@ -17,6 +17,7 @@ pub mod reference;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
+use std::path::Path;
 
 use berth_model::nearest_name;
 use berth_output::escape::{EscapingWriter, PipeWriter};
@@ -29,7 +30,7 @@ use commands::{
     accelerator, agent, completion, compute, config, controller, demo, device, doctor, explain,
     guest, identity, man, placement, provider, reconcile, reshape, scheduler, tls, up,
 };
-use context::Context;
+use context::{Context, quoted};
 
 /// The whole program: reads the process's arguments, runs the subcommand, gives the exit code.
 #[must_use]
@@ -113,6 +114,17 @@ fn usage_text(error: &clap::Error) -> String {
         .to_string()
         .replace("\n\n  tip: ", "\nhint: ")
         .replace("\n  tip: ", "\nhint: ");
+    if let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg)
+        && !argument.starts_with('-')
+        && argument.ends_with(".toml")
+    {
+        let file = quoted(Path::new(argument));
+        return text.replacen(
+            '\n',
+            &format!("\nhint: to read this file: --config {file}\n"),
+            1,
+        );
+    }
     // Clap has no tip for `berth help upp`.
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return text;

@@ -153,7 +153,13 @@ shift
 if [[ ! \$guest =~ ^[0-9.]+\$ ]]; then
     name=\$guest guest=
     for try in {1..60}; do
-        shown=\$(openstack server show "\$name" -f value -c addresses)
+        shown=\$(openstack server show "\$name" -f value -c OS-EXT-STS:task_state -c addresses -c status)
+        status=\$(grep -xE 'SHUTOFF|PAUSED|ERROR' <<<"\$shown" || true)
+        # A server without a task stays as it is.
+        if [ -n "\$status" ] && grep -qx None <<<"\$shown"; then
+            echo "ssh-guest: the server \$name is \$status, so it cannot answer: openstack server show \$name" >&2
+            exit 1
+        fi
         guest=\$(grep -oE '([0-9]{1,3}\.){3}[0-9]{1,3}' <<<"\$shown" | head -n 1)
         [ -z "\$guest" ] || break
         sleep 1
@@ -347,6 +353,7 @@ story() {
         [ -z "$network" ] || log_in
     fi
     tell guest delete job --wait
+    tell accelerator profile delete one
     virsh_list
     tell accelerator request list
     allocation "$uuid"

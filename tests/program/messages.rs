@@ -63,13 +63,22 @@ fn an_agent_without_access_to_placement_says_what_to_set() {
         ),
         "{refused}"
     );
+    let refused = message(&node.run(&["config", "check", "--for", "agent"]), 78);
+    let (text, hint) = refused.split_once("\nhint: ").expect("a hint");
     assert_eq!(
-        message(&node.run(&["config", "check", "--for", "agent"]), 78),
+        text,
         "error: the configuration is refused, 1 error [BERTH-E0107]\n\
          cause: default: placement.auth_type: is not set; set auth_type and auth_url in [placement], or run berth up \
-         [BERTH-E0107]\n\
-         hint: correct these lines, then run: berth config check\n"
+         [BERTH-E0107]"
     );
+    // The command names the same file.
+    assert!(
+        hint.starts_with("correct these lines, then run: ")
+            && hint.ends_with(" config check --for agent\n"),
+        "{hint}"
+    );
+    let file = format!(" --config {} ", node.home.config_file().display());
+    assert!(hint.contains(&file), "{hint}");
     let checked = node.run(&["config", "check"]);
     assert_eq!(checked.code, 0, "{}", checked.stderr);
     assert!(
@@ -364,5 +373,48 @@ fn a_check_finds_errors_of_text_and_host_in_one_run() {
         format!("cause: {images}:1:1: image \"x\": set exactly one of file"),
     ] {
         assert!(refused.contains(&words), "{words}\n{refused}");
+    }
+}
+
+#[test]
+fn a_configuration_file_that_does_not_exist_has_no_lines_to_correct() {
+    let mut home = BerthHome::new().expect("a home");
+    let missing = home.path("nope.toml").display().to_string();
+    let refused = home.run(["--config", &missing, "config", "check"]);
+    assert_eq!(
+        message(&refused.expect("it runs"), 78),
+        format!(
+            "error: the configuration is refused, 1 error [BERTH-E0101]\n\
+             cause: {missing}: cannot be read: No such file or directory (os error 2); name a file that exists, or leave \
+             the option out for the usual files [BERTH-E0101]\n\
+             hint: correct this file or its path, then repeat the command\n"
+        )
+    );
+    let refused = home.run(["config", "check", "berth.toml"]);
+    let refused = message(&refused.expect("it runs"), 64);
+    assert!(
+        refused.starts_with(
+            "error: unexpected argument 'berth.toml' found\nhint: to read this file: --config berth.toml\n"
+        ),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_start_whose_address_is_used_creates_no_state() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("its address").to_string();
+    let mut node = Hypervisor::new("pcpu", "node-1", "");
+    node.home.set_env("BERTH__API__LISTEN", &address);
+    let state = node.home.path("new").display().to_string();
+    for command in ["up", "controller"] {
+        let refused = message(&node.run(&["--state-dir", &state, command]), 73);
+        assert!(
+            refused.starts_with(&format!(
+                "error: cannot listen on {address} [BERTH-E0303]\n"
+            )),
+            "{refused}"
+        );
+        assert!(!node.home.path("new").exists(), "{command}");
     }
 }

@@ -153,3 +153,31 @@ async fn an_event_about_a_port_that_comes_twice_is_the_same_as_one() {
     stage.has_no_wrong_ports().await;
     stage.delete(&id).await;
 }
+
+#[tokio::test]
+async fn addresses_whose_events_are_lost_are_found_by_reading_the_interfaces_again() {
+    let stage = ComputeStage::new("events-lost").await;
+    let client = &stage.ports.client;
+    let id = stage.active(&stage.on_its_network()).await;
+    let port = stage.port_of(&id).await;
+    let found = client.port(port).await.expect("an answer");
+    let fixed = found.expect("the port").fixed_ips[0].clone();
+    let reconciler = tokio::spawn({
+        let compute = stage.compute.clone();
+        async move { compute.run_reconciler(std::future::pending()).await }
+    });
+    let body = json!({"port": {"fixed_ips": [
+        {"subnet_id": fixed.subnet_id, "ip_address": fixed.ip_address}, {"subnet_id": fixed.subnet_id},
+    ]}});
+    let path = format!("/v2.0/ports/{port}");
+    NetworkCloud::shared().ask(Method::PUT, &path, &body);
+    poll_until("the second address is shown", async || {
+        match stage.addresses(&id, "events-lost").await {
+            shown if shown.len() == 2 => Ok(()),
+            shown => Err(shown),
+        }
+    })
+    .await;
+    reconciler.abort();
+    stage.delete(&id).await;
+}

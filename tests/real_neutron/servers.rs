@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use berth_client::HttpService;
@@ -22,9 +23,13 @@ use crate::real_neutron::port_stage::PortStage;
 
 const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
 
+/// Only tests that run the reconciler read interfaces again without an event.
+const HEAL_INTERVAL: Duration = Duration::from_millis(200);
+
 /// A compute API whose conductor has the real Neutron.
 pub(super) struct ComputeStage {
     pub(super) ports: PortStage,
+    pub(super) compute: Compute,
     api: HttpService,
 }
 
@@ -54,10 +59,15 @@ impl ComputeStage {
             images: Arc::new(BTreeMap::from([(IMAGE, image)])),
             quota: None,
         };
-        let compute = Compute::new(parts, ComputeOptions::default());
-        let router = router(compute, ComputeApiOptions::default());
+        let options = ComputeOptions {
+            heal_interval: Some(HEAL_INTERVAL),
+            ..ComputeOptions::default()
+        };
+        let compute = Compute::new(parts, options);
+        let router = router(compute.clone(), ComputeApiOptions::default());
         let stage = Self {
             ports,
+            compute,
             api: HttpService::in_process::<_, Body, _>(router, 1 << 20),
         };
         let flavor =

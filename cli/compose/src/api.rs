@@ -14,4 +14,4 @@ mod front;
 mod listener;
 
 pub use front::{FrontListener, ServedListener};
-pub use listener::OpenApi;
+pub use listener::{ApiAddresses, OpenApi};

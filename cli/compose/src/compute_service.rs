@@ -79,6 +79,7 @@ impl OpenCompute {
             auto_network: source.map(|source| NetworkBody { source, mac: None }),
             quotas: config.quota_limits(),
             consoles: consoles.options(config),
+            heal_interval: config.compute_service.heal_interval(),
             ..ComputeOptions::default()
         };
         let compute = Compute::new(parts, options);

@@ -34,6 +34,26 @@ impl StateLock {
     }
 }
 
+/// Takes the lock of the state folder, and opens what must be open before any state is written.
+///
+/// An existing folder is locked first. A second process with the same folder gets the message about the folder, which says more than
+/// that of the address. A missing folder is created after `open`: if that fails, there is no folder.
+///
+/// Errors: as for [`StateLock::take`], or those of `open`.
+pub async fn lock_and_open<T>(
+    folder: &Path,
+    mode: u32,
+    open: impl Future<Output = Result<T, Failure>>,
+) -> Result<(StateLock, T), Failure> {
+    // Where this cannot be told, taking the lock reports why.
+    if folder.try_exists().unwrap_or(true) {
+        let lock = StateLock::take(folder, mode)?;
+        return Ok((lock, open.await?));
+    }
+    let opened = open.await?;
+    Ok((StateLock::take(folder, mode)?, opened))
+}
+
 /// The mode of a state folder with guests' disks below: the emulator's user may pass through it.
 pub const WITH_GUESTS: u32 = 0o711;
 /// The mode of any other state folder.

@@ -73,17 +73,30 @@ impl fmt::Display for ConfigRefusal {
 
 impl std::error::Error for ConfigRefusal {}
 
-impl From<ConfigRefusal> for Failure {
-    fn from(refused: ConfigRefusal) -> Self {
-        let code = refused
-            .problems()
-            .first()
-            .map_or(ErrorCode::BadValue, |problem| problem.code);
-        let failure = Failure::new(code, refused.title());
-        let problems = refused.problems.iter();
+impl ConfigRefusal {
+    /// The refusal as the failure of a command. `check` is the command that checks the same configuration again.
+    #[must_use]
+    pub fn failure(&self, check: &str) -> Failure {
+        let problems = self.problems.iter();
+        let code = problems.clone().next();
+        let code = code.map_or(ErrorCode::BadValue, |problem| problem.code);
+        let failure = Failure::new(code, self.title());
         problems
             .fold(failure, |failure, problem| failure.cause(problem))
-            .hint("correct these lines, then run: berth config check")
+            .hint(self.hint(check))
+    }
+
+    /// What to do next. `check` is the command that checks the same configuration again.
+    #[must_use]
+    pub fn hint(&self, check: &str) -> String {
+        // Such a problem is the path, the permissions or the format of a file, and its text says what would be right.
+        let is_unread_file = |problem: &ConfigProblem| {
+            problem.code == ErrorCode::Unreadable && problem.key.is_empty()
+        };
+        if self.problems.iter().all(is_unread_file) {
+            return "correct this file or its path, then repeat the command".to_owned();
+        }
+        format!("correct these lines, then run: {check}")
     }
 }
 

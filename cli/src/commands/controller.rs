@@ -5,14 +5,14 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use berth_compose::api::{FrontListener, OpenApi, ServedListener};
+use berth_compose::api::{ApiAddresses, FrontListener, OpenApi, ServedListener};
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::OpenHosts;
 use berth_compose::images::{ServerImages, report_images};
 use berth_compose::listener::COMPUTE;
 use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
-use berth_compose::state_lock::{StateLock, WITHOUT_GUESTS};
+use berth_compose::state_lock::{WITHOUT_GUESTS, lock_and_open};
 use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
 use berth_config::{Config, ConsoleDefault, LoadedConfig, Secret};
 use berth_output::{ErrorCode, ExitCode, Failure};
@@ -70,12 +70,13 @@ fn configured(arguments: &ControllerArguments, mut config: Config) -> Result<Con
 async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
-    let _folder = StateLock::take(&config.state_path, WITHOUT_GUESTS)?;
     let address = config.api_listen().ok_or_else(|| {
         let what = "the controller has no address to listen on";
         Failure::new(ErrorCode::Missing, what)
             .hint("set [api] listen, or give --listen 127.0.0.1:8770")
     })?;
+    let addresses = ApiAddresses::open(address, config);
+    let (_folder, addresses) = lock_and_open(&config.state_path, WITHOUT_GUESTS, addresses).await?;
     let stop = CancellationToken::new();
     let listen = config.placement_service.own_listen();
     let placement = BuiltInPlacement::open(config, listen).await?;
@@ -84,7 +85,7 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
     }
     let store = placement.store.clone();
     let images = ServerImages::of(config).await?;
-    let open = OpenApi::open(address, loaded, &images).await?;
+    let open = OpenApi::open(addresses, loaded, &images).await?;
     let clouds = open.clouds.clone();
     let front = FrontListener::new(open, &placement.options, &images);
     let (services, front) = begin(config, placement, (front, images), &stop, out).await?;

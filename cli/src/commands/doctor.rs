@@ -49,11 +49,6 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let loaded = berth_config::load(&context.sources);
-    let refused = loaded
-        .as_ref()
-        .err()
-        .map(ToString::to_string)
-        .unwrap_or_default();
     let placement = match &loaded {
         Err(_) => PlacementObservation::NotAsked("the configuration is refused".to_owned()),
         Ok(_) if arguments.offline => PlacementObservation::NotAsked("--offline".to_owned()),
@@ -61,7 +56,8 @@ pub fn run(
     };
     let host = CheckContext {
         facts: &HostFacts::below("/"),
-        config: loaded.as_ref().map_err(|_| refused.as_str()),
+        config: loaded.as_ref(),
+        check_command: &context.check_command(),
         placement: &placement,
     };
     let findings = examine(&checks(), &host);

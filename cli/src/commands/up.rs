@@ -9,7 +9,7 @@ use std::sync::Arc;
 use berth_agent::metrics::Metrics;
 use berth_client::PlacementClient;
 use berth_compose::agent::{AgentHost, AgentRun, AgentRunArguments};
-use berth_compose::api::{FrontListener, OpenApi};
+use berth_compose::api::{ApiAddresses, FrontListener, OpenApi};
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::{OpenHosts, scheduler};
 use berth_compose::images::{ServerImages, report_images};
@@ -17,7 +17,7 @@ use berth_compose::listener::COMPUTE;
 use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_files::CLOUDS;
-use berth_compose::state_lock::{StateLock, WITH_GUESTS};
+use berth_compose::state_lock::{WITH_GUESTS, lock_and_open};
 use berth_compose::{
     AgentReceivers, EMBEDDED_TOKEN, HostGuests, KnownAgents, images_in_process, open_driver,
     placement_in_process, placement_socket, signals, state_file,
@@ -65,8 +65,15 @@ async fn everything(
         // A wrong machine file is the first error: nothing is created or opened for it.
         open_driver(config)?;
     }
-    let _folder = StateLock::take(&config.state_path, WITH_GUESTS)?;
     // With --once no caller can use a service.
+    let address = config.api_listen().filter(|_| !arguments.run.once);
+    let addresses = async {
+        match address {
+            Some(address) => ApiAddresses::open(address, config).await.map(Some),
+            None => Ok(None),
+        }
+    };
+    let (_folder, addresses) = lock_and_open(&config.state_path, WITH_GUESTS, addresses).await?;
     let listen = config.placement_service.own_listen();
     let placement = BuiltInPlacement::open(config, listen.filter(|_| !arguments.run.once)).await?;
     let own_url = placement.url(config);
@@ -77,8 +84,8 @@ async fn everything(
         true => ServerImages::Service,
         false => ServerImages::of(config).await?,
     };
-    let front = match config.api_listen().filter(|_| !arguments.run.once) {
-        Some(address) => Some(OpenApi::open(address, loaded, &images).await?),
+    let front = match addresses {
+        Some(addresses) => Some(OpenApi::open(addresses, loaded, &images).await?),
         None => None,
     };
     let clouds = match (&front, &own_url) {

@@ -11,7 +11,7 @@ use berth_cli::commands::doctor::checks;
 use berth_cli::commands::doctor::facts::HostFacts;
 use berth_cli::commands::doctor::finding::{CheckContext, CheckReport, Status, examine};
 use berth_cli::commands::doctor::placement_observation::{Answers, PlacementObservation};
-use berth_config::{ConfigDocument, LoadedConfig};
+use berth_config::ConfigDocument;
 use tempfile::TempDir;
 
 /// A host to be examined: a tree, a configuration, a Placement.
@@ -167,18 +167,13 @@ impl Tree {
             text: self.config.clone(),
         };
         let loaded = berth_config::resolve(&[document], &[]);
-        let refused = loaded
-            .as_ref()
-            .err()
-            .map(ToString::to_string)
-            .unwrap_or_default();
-        let config: Result<&LoadedConfig, &str> = loaded.as_ref().map_err(|_| refused.as_str());
         let facts = HostFacts::below(self.directory.path());
         examine(
             &checks(),
             &CheckContext {
                 facts: &facts,
-                config,
+                config: loaded.as_ref(),
+                check_command: "berth config check",
                 placement: &self.placement,
             },
         )

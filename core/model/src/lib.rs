@@ -79,6 +79,7 @@ mod error_chain;
 mod exponential_backoff;
 mod ids;
 mod inventory;
+mod key_pair_type;
 mod link_group;
 mod mac_address;
 mod machine;
@@ -115,6 +116,7 @@ pub use ids::{
     ProviderName, ProviderNameError, ProviderUuid, UuidError,
 };
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
+pub use key_pair_type::KeyPairType;
 pub use link_group::{LinkGroupName, LinkGroupNameError};
 pub use mac_address::{MacAddress, MacAddressError};
 pub use machine::{

@@ -16,7 +16,8 @@ pub use answers::{
 };
 pub use build::{
     ConfigDriveBody, ConfigDriveChangeBody, FlavorBody, GuestAction, GuestBuild, ImageBody,
-    ImageLocation, KernelBody, LimitsBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,
+    ImageLocation, KernelBody, LimitsBody, NetworkBody, NetworkSource, PublicKeyBody,
+    UserDataChange,
 };
 pub use console::{CONSOLE_PROTOCOL, ConsoleBody};
 pub use places::{PlaceBody, Places, PlacesAsked};

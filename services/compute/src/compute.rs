@@ -49,6 +49,9 @@ pub struct ComputeOptions {
     pub reconcile_interval: Duration,
     /// The interval at which Placement's aggregates are checked.
     pub mirror_interval: Duration,
+    /// The interval at which the interfaces of some servers are read again (`[compute_service]
+    /// heal_instance_info_cache_interval`); `None` disables it.
+    pub heal_interval: Option<Duration>,
 }
 
 impl Default for ComputeOptions {
@@ -61,6 +64,7 @@ impl Default for ComputeOptions {
             agent_wait: Duration::from_secs(3),
             reconcile_interval: Duration::from_secs(1),
             mirror_interval: Duration::from_mins(1),
+            heal_interval: Some(Duration::from_mins(1)),
         }
     }
 }

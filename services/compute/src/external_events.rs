@@ -127,7 +127,8 @@ impl Compute {
         Ok(outcomes)
     }
 
-    /// Reads the interfaces of servers again. What is not done in time is done at the next event.
+    /// Reads the interfaces of servers again. What is not done in time is done at the next event, or by
+    /// [`Compute::heal_network_info`].
     async fn refresh_ports(&self, servers: BTreeSet<Uuid>) {
         let mut refreshes = JoinSet::new();
         for server in servers {

@@ -1,12 +1,15 @@
-//! Key pairs: public SSH keys of a user. A guest stores its key as it was when the guest was created.
+//! Key pairs: public SSH keys and certificates of a user. A guest stores its key as it was when the guest was created.
 
 mod error;
+mod generate;
 mod rules;
 
+use berth_model::KeyPairType;
 use berth_quota::{QuotaLimits, QuotaResource};
 use berth_store::{Row, SqlError, SqlTimestamp, Statement, Transaction, Work};
 
 pub use error::KeyPairError;
+pub(crate) use generate::GeneratedKeyPair;
 pub use rules::NewKeyPair;
 
 use crate::compute::Compute;
@@ -22,15 +25,21 @@ pub struct KeyPair {
     pub user_id: String,
     /// Unique among the key pairs of the user.
     pub name: String,
-    /// The MD5 of the key in the format of `ssh-keygen -E md5`, without the prefix `MD5:`.
+    /// The MD5 of the key in the format of `ssh-keygen -E md5`, without the prefix `MD5:`; of a certificate its SHA-1.
     pub fingerprint: String,
-    /// A line of `authorized_keys`.
+    /// A line of `authorized_keys`, or a certificate in PEM.
     pub public_key: String,
     pub created_at: SqlTimestamp,
 }
 
+impl KeyPair {
+    pub(crate) fn kind(&self) -> KeyPairType {
+        KeyPairType::of_public_key(&self.public_key)
+    }
+}
+
 impl Compute {
-    /// Stores a user's public key, if the quota of this project allows the user another one.
+    /// Stores the public key of a user's key pair, if the quota of this project allows the user another one.
     pub async fn create_key_pair(
         &self,
         key: NewKeyPair,

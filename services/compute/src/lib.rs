@@ -27,6 +27,7 @@
 //! | `owners`, `lost_servers` | ownership of servers by conductor journals, and guests without a server |
 //! | `consoles` | tokens and URLs of consoles, and the connections that tokens open |
 //! | `external_events` | forwards events of other services to agents |
+//! | `network_info_healer` | reads the interfaces of servers again, some at each interval |
 //! | `aggregate_mirror` | copies host aggregates to Placement |
 //! | `images` | image lookup |
 //! | `project_quotas` | the table of projects' own limits, and the rows that serialise the writers of a project |
@@ -51,6 +52,7 @@ mod interface_changes;
 mod key_pairs;
 mod lost_servers;
 mod microversions;
+mod network_info_healer;
 mod openapi;
 mod owners;
 mod paging;

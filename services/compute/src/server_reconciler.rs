@@ -10,6 +10,7 @@ use berth_conductor::journal::{BootGoal, JournalError};
 use berth_conductor::{BootRequest, ConductorError};
 use berth_model::ConsumerUuid;
 use berth_wire::conductor::CreateGuest;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -55,6 +56,17 @@ impl MirrorSchedule {
 impl Compute {
     /// Runs the reconciler until `stop` resolves, then waits for running tasks.
     pub async fn run_reconciler(&self, stop: impl Future<Output = ()>) {
+        // The healer is a task of its own: a slow network service delays no server. It ends with the set.
+        let mut healer = JoinSet::new();
+        let compute = self.clone();
+        healer.spawn(async move { compute.heal_network_info().await });
+        self.reconcile_until(stop).await;
+        healer.shutdown().await;
+        self.inner.server_tasks.stop().await;
+        self.inner.action_tasks.stop().await;
+    }
+
+    async fn reconcile_until(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let mut failing = false;
         let mut mirror = MirrorSchedule::default();
@@ -98,8 +110,6 @@ impl Compute {
                 () = sleep(self.inner.options.reconcile_interval) => {}
             }
         }
-        self.inner.server_tasks.stop().await;
-        self.inner.action_tasks.stop().await;
     }
 
     /// Starts a task for every server with unfinished work; returns their number.

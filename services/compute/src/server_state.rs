@@ -124,7 +124,11 @@ impl ServerState {
 fn until_ended(task: TaskState, vm_state: VmState) -> VmState {
     use {TaskState as Task, VmState as Vm};
     match (task, vm_state) {
-        (Task::PoweringOn, Vm::Active) => Vm::Stopped,
+        // The agent defines a guest again to start it, and reports that as a build.
+        (Task::PoweringOn, Vm::Active | Vm::Building) => Vm::Stopped,
+        (Task::Unrescuing, Vm::Building) => Vm::Rescued,
+        (Task::Unpausing, Vm::Building) => Vm::Paused,
+        (_, Vm::Building) => Vm::Active,
         (Task::PoweringOff, Vm::Stopped)
         | (Task::Pausing, Vm::Paused)
         | (Task::Rescuing, Vm::Rescued) => Vm::Active,

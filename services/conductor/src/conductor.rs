@@ -331,6 +331,11 @@ impl Conductor {
         Ok(self.inner.context.journal.guests().await?)
     }
 
+    /// The guests that have, or once had, interfaces from the network service, sorted.
+    pub async fn guests_with_interfaces(&self) -> Result<Vec<ConsumerUuid>, ConductorError> {
+        Ok(self.inner.context.journal.guests_with_interfaces().await?)
+    }
+
     /// The records of the given guests, without unknown ones.
     pub async fn guests_of(&self, uuids: &[ConsumerUuid]) -> Result<BootRecords, ConductorError> {
         Ok(self.inner.context.journal.guests_of(uuids).await?)

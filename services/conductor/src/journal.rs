@@ -40,6 +40,9 @@ pub trait BootJournal: Send + Sync {
     /// an unreadable record does not block the others.
     fn open_guests(&self) -> JournalFuture<'_, Vec<ConsumerUuid>>;
 
+    /// UUIDs of the guests that have, or once had, interfaces from the network service, sorted.
+    fn guests_with_interfaces(&self) -> JournalFuture<'_, Vec<ConsumerUuid>>;
+
     /// The accelerator requests of all guests and attempts.
     fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>>;
 

@@ -1,4 +1,4 @@
-//! Reads the interfaces of an active guest again, after the network service reported a change.
+//! Reads the interfaces of an active guest again: after the network service reported a change, and periodically.
 
 use berth_client::NetworkClientError;
 use berth_client::network::{VifOrigin, network_info};

@@ -67,6 +67,13 @@ impl BootJournal for FaultyBootJournal {
         self.perform("open_guests".to_owned(), self.journal.open_guests())
     }
 
+    fn guests_with_interfaces(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
+        self.perform(
+            "guests_with_interfaces".to_owned(),
+            self.journal.guests_with_interfaces(),
+        )
+    }
+
     fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>> {
         self.perform("requests".to_owned(), self.journal.arqs())
     }

@@ -237,6 +237,12 @@ impl conductor::BootJournal for GatedBootJournal {
         })
     }
 
+    fn guests_with_interfaces(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
+        self.perform(read("conductor.db guests with interfaces", ""), || {
+            self.inner.guests_with_interfaces()
+        })
+    }
+
     fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>> {
         self.perform(read("conductor.db requests", ""), || self.inner.arqs())
     }

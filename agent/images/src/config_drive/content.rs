@@ -6,6 +6,7 @@ use std::fmt;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_client::Secret;
+use berth_model::KeyPairType;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -80,13 +81,21 @@ impl<'de> Deserialize<'de> for UserData {
     }
 }
 
-/// A public key for logging in.
+/// The public key of a key pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublicKey {
     pub name: String,
-    /// The line for `authorized_keys`.
+    /// A line for `authorized_keys`, or a certificate in PEM.
     pub public_key: String,
+}
+
+impl PublicKey {
+    /// The type of its key pair.
+    #[must_use]
+    pub fn kind(&self) -> KeyPairType {
+        KeyPairType::of_public_key(&self.public_key)
+    }
 }
 
 /// The parts of a content.
@@ -306,10 +315,17 @@ fn check_keys(keys: &[PublicKey]) -> Result<(), ConfigDriveError> {
                 "expected unique names of 1 to 255 bytes without control characters",
             );
         }
-        if !is_line(&key.public_key, LONGEST_KEY) {
+        let is_valid = match key.kind() {
+            KeyPairType::Ssh => is_line(&key.public_key, LONGEST_KEY),
+            KeyPairType::X509 => {
+                let mut lines = key.public_key.lines();
+                key.public_key.len() <= LONGEST_KEY && lines.all(|line| is_line(line, LONGEST_KEY))
+            }
+        };
+        if !is_valid {
             return refuse(
                 "public_keys.public_key",
-                "expected one line of at most 16 KiB without control characters",
+                "expected one line, or a certificate in PEM, of at most 16 KiB without control characters",
             );
         }
     }

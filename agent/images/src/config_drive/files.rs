@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_client::Secret;
+use berth_model::KeyPairType;
 use berth_virt::guest_spec::{CpuPinning, GuestSpec, VcpuPin};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::config_drive::content::ConfigDriveParts;
+use crate::config_drive::content::{ConfigDriveParts, PublicKey};
 
 /// A version of OpenStack's layout, by the release of Nova that began it. Each adds files or keys to the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -153,8 +154,9 @@ fn meta_data(
         let keys = parts.public_keys.iter();
         let by_name = keys.clone().map(|key| (&key.name, &key.public_key));
         document["public_keys"] = json!(by_name.collect::<BTreeMap<_, _>>());
-        let listed =
-            keys.map(|key| json!({"name": key.name, "type": "ssh", "data": key.public_key}));
+        let listed = keys.map(
+            |key| json!({"name": key.name, "type": key.kind().as_str(), "data": key.public_key}),
+        );
         document["keys"] = json!(listed.collect::<Vec<_>>());
     }
     if let Some(password) = parts.admin_password.as_ref().map(Secret::reveal) {
@@ -223,10 +225,16 @@ fn ec2(parts: &ConfigDriveParts, spec: &GuestSpec) -> Value {
         "reservation-id": parts.reservation_id,
         "security-groups": [],
     });
-    if let Some(key) = parts.public_keys.first() {
+    if let Some(key) = ssh_keys(parts).next() {
         document["public-keys"] = json!({"0": {"openssh-key": key.public_key}});
     }
     document
+}
+
+/// The keys that a guest can write into `authorized_keys`.
+fn ssh_keys(parts: &ConfigDriveParts) -> impl Iterator<Item = &PublicKey> {
+    let keys = parts.public_keys.iter();
+    keys.filter(|key| key.kind() == KeyPairType::Ssh)
 }
 
 /// Network data that lets every interface use DHCP.
@@ -246,7 +254,7 @@ fn network_data(spec: &GuestSpec) -> Value {
 }
 
 fn no_cloud(parts: &ConfigDriveParts, spec: &GuestSpec) -> Value {
-    let keys: Vec<_> = parts.public_keys.iter().map(|k| &k.public_key).collect();
+    let keys: Vec<_> = ssh_keys(parts).map(|key| &key.public_key).collect();
     json!({
         "instance-id": spec.uuid.to_string(),
         "local-hostname": parts.hostname,

@@ -554,3 +554,24 @@ fn each_bad_part_of_a_config_drive_is_refused_without_being_repeated() {
         b"#cloud"
     );
 }
+
+#[tokio::test]
+async fn a_certificate_is_a_key_of_type_x509_and_no_ssh_key() {
+    let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----";
+    let files = server_drive(|server| {
+        server.public_keys = vec![PublicKey {
+            name: "win".to_owned(),
+            public_key: certificate.to_owned(),
+        }];
+    })
+    .await;
+    let json = |path: &str| -> Value { serde_json::from_slice(&files[path]).unwrap() };
+    let meta = json("/openstack/latest/meta_data.json");
+    assert_eq!(
+        meta["keys"],
+        json!([{"name": "win", "type": "x509", "data": certificate}])
+    );
+    assert_eq!(meta["public_keys"], json!({ "win": certificate }));
+    let ec2 = json("/ec2/latest/meta-data.json");
+    assert_eq!(ec2.get("public-keys"), None);
+}

@@ -71,16 +71,19 @@ pub struct MountedServices {
     pub image: Option<Router>,
 }
 
-impl OpenApi {
-    /// Opens address, users and database, and writes `clouds.yaml`.
+/// The open addresses of the listener. They are opened before any state is written. A second program with the same address therefore
+/// leaves no state folder.
+pub struct ApiAddresses {
+    listener: ServiceListener,
+    internal: Option<ServiceListener>,
+    base: String,
+}
+
+impl ApiAddresses {
+    /// Opens the addresses.
     ///
-    /// Errors: Another process uses one of them, a file cannot be used, or the URL for callers is unknown.
-    pub async fn open(
-        address: SocketAddr,
-        loaded: &LoadedConfig,
-        images: &ServerImages,
-    ) -> Result<Self, Failure> {
-        let config = &loaded.config;
+    /// Errors: Another process uses one of them, or the URL for callers is unknown.
+    pub async fn open(address: SocketAddr, config: &Config) -> Result<Self, Failure> {
         // All callers need a token of the Identity service.
         let listener = API
             .listen_on(config, address, AuthStrategy::Keystone)
@@ -94,6 +97,29 @@ impl OpenApi {
                     .await?,
             ),
         };
+        Ok(Self {
+            listener,
+            internal,
+            base,
+        })
+    }
+}
+
+impl OpenApi {
+    /// Opens users and database, and writes `clouds.yaml`.
+    ///
+    /// Errors: Another process uses one of them, or a file cannot be used.
+    pub async fn open(
+        addresses: ApiAddresses,
+        loaded: &LoadedConfig,
+        images: &ServerImages,
+    ) -> Result<Self, Failure> {
+        let config = &loaded.config;
+        let ApiAddresses {
+            listener,
+            internal,
+            base,
+        } = addresses;
         let internal_base = internal.as_ref().map(ServiceListener::url);
         let clouds = config.state_path.join(CLOUDS);
         let people = people(loaded, &clouds).await?;

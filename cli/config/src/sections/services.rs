@@ -225,6 +225,9 @@ options! {
         /// `bridge:NAME` of a Linux bridge, on every host. Unset: such servers have no interface. Without effect with
         /// `[neutron]`.
         pub auto_network: Option<String> = None, example: "\"network:default\"";
+        /// Seconds between two reads of interfaces from Neutron. Each reads a sixtieth of the servers, but at least 10. It
+        /// finds changed addresses and floating addresses whose event was lost. 0: only events are used.
+        heal_instance_info_cache_interval: Duration = seconds(60), kind: Integer(0, 86_400);
         /// How tokens are validated at `listen`: `noauth2` trusts the token as it is, so every user and process of this
         /// host may do everything; it listens on loopback only. `keystone` validates the token by
         /// `[keystone_authtoken]`. An agent needs the account of its host (`host/NAME`) with the role `service`.
@@ -240,6 +243,13 @@ impl ComputeService {
     /// Replaces the database of the configuration.
     pub fn set_connection(&mut self, url: Secret) {
         self.connection = Some(url);
+    }
+
+    /// The interval at which interfaces are read again; `None`: only after events.
+    #[must_use]
+    pub fn heal_interval(&self) -> Option<Duration> {
+        let interval = self.heal_instance_info_cache_interval;
+        (!interval.is_zero()).then_some(interval)
     }
 
     /// The network of servers with networks `auto`; `None` without one, or if the text is invalid (`config check`

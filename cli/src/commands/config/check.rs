@@ -10,6 +10,7 @@ use berth_compose::{policy, provider_configs};
 use berth_config::{ConfigProblem, ConfigRefusal, LoadedConfig};
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_sysfs::Sysfs;
+use clap::ValueEnum as _;
 
 use super::roles::{self, StartRole};
 use super::{host, named_files, scheduling, services_files};
@@ -30,6 +31,25 @@ pub(super) struct CheckArguments {
     role: Option<StartRole>,
 }
 
+/// The command that makes the same check again.
+fn check_command(context: &Context, arguments: &CheckArguments) -> String {
+    let mut command = context.check_command();
+    if let Some(role) = arguments.role.and_then(|role| role.to_possible_value()) {
+        command.push_str(" --for ");
+        command.push_str(role.get_name());
+    }
+    for (option, is_given) in [
+        ("--offline", arguments.offline),
+        ("--deny-warnings", arguments.deny_warnings),
+    ] {
+        if is_given {
+            command.push(' ');
+            command.push_str(option);
+        }
+    }
+    command
+}
+
 pub(super) fn check(
     context: &Context,
     arguments: &CheckArguments,
@@ -40,10 +60,12 @@ pub(super) fn check(
         deny_warnings,
         role,
     } = *arguments;
+    let check = check_command(context, arguments);
+    let refused = |refusal: ConfigRefusal| refusal.failure(&check);
     let examined = berth_config::examine(&context.sources);
     let mut problems = examined.problems;
     let Some(mut loaded) = examined.loaded else {
-        return Err(ConfigRefusal::new(problems).into());
+        return Err(refused(ConfigRefusal::new(problems)));
     };
     // An option with an error has its default here, which is not what is meant.
     let broken: BTreeSet<String> = problems.iter().map(|it| it.key.clone()).collect();
@@ -54,11 +76,11 @@ pub(super) fn check(
     }
     problems.extend(found.into_iter().filter(|it| !broken.contains(&it.key)));
     if !problems.is_empty() {
-        return Err(ConfigRefusal::new(problems).into());
+        return Err(refused(ConfigRefusal::new(problems)));
     }
     loaded.warnings.sort();
     if deny_warnings && !loaded.warnings.is_empty() {
-        return Err(ConfigRefusal::new(loaded.warnings).into());
+        return Err(refused(ConfigRefusal::new(loaded.warnings)));
     }
     for warning in &loaded.warnings {
         writeln!(out, "warning: {warning}")?;

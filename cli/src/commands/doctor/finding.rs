@@ -1,6 +1,6 @@
 //! The types of a doctor check and of its result, and the function that runs all checks.
 
-use berth_config::LoadedConfig;
+use berth_config::{ConfigRefusal, LoadedConfig};
 
 use crate::commands::doctor::facts::HostReader;
 use crate::commands::doctor::placement_observation::PlacementObservation;
@@ -33,7 +33,9 @@ pub enum CheckSeverity {
 pub struct CheckContext<'a> {
     pub facts: &'a dyn HostReader,
     /// The configuration, or why it is invalid.
-    pub config: Result<&'a LoadedConfig, &'a str>,
+    pub config: Result<&'a LoadedConfig, &'a ConfigRefusal>,
+    /// The command that checks this configuration.
+    pub check_command: &'a str,
     pub placement: &'a PlacementObservation,
 }
 

@@ -13,7 +13,7 @@ use berth_output::progress::GuestProgress;
 use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use berth_wire::conductor::{CreateGuest, GuestShown};
 use berth_wire::guest::{
-    ConfigDriveBody, FlavorBody, KernelBody, NetworkBody, NetworkSource, SshKeyBody,
+    ConfigDriveBody, FlavorBody, KernelBody, NetworkBody, NetworkSource, PublicKeyBody,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -234,7 +234,7 @@ impl CreateArguments {
                 );
             }
             let name = path.file_stem().unwrap_or_default();
-            ssh_keys.push(SshKeyBody {
+            ssh_keys.push(PublicKeyBody {
                 name: name.to_string_lossy().into_owned(),
                 public_key: line,
             });

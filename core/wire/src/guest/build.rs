@@ -215,7 +215,7 @@ pub struct ConfigDriveBody {
     /// Authorized public keys, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
-    pub ssh_keys: Vec<SshKeyBody>,
+    pub ssh_keys: Vec<PublicKeyBody>,
 }
 
 fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
@@ -249,7 +249,7 @@ pub struct ConfigDriveChangeBody {
     /// All authorized public keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
-    pub ssh_keys: Option<Vec<SshKeyBody>>,
+    pub ssh_keys: Option<Vec<PublicKeyBody>>,
 }
 
 impl fmt::Debug for ConfigDriveChangeBody {
@@ -284,13 +284,13 @@ impl fmt::Debug for UserDataChange {
     }
 }
 
-/// An SSH public key of the config drive.
+/// The public key of a key pair, for the config drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SshKeyBody {
+pub struct PublicKeyBody {
     /// The name of the key pair.
     pub name: String,
-    /// The line of `authorized_keys`.
+    /// The line of `authorized_keys`, or a certificate in PEM.
     pub public_key: String,
 }
 

@@ -3,10 +3,11 @@
 use axum::extract::State;
 use berth_http::fields::{BodyFields, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_model::KeyPairType;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::key_pairs::{KeyPairError, NewKeyPair};
+use crate::key_pairs::{GeneratedKeyPair, KeyPairError, NewKeyPair};
 use crate::microversions::{KEY_PAIR_PAGES, KEY_PAIR_TYPE, KEY_PAIR_USER, STRICT};
 use crate::openapi::schemas::{in_key, object, text};
 use crate::paging::{PageQuery, check_keys, next};
@@ -30,7 +31,7 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
         ComputeOperation::post("/v2.1/os-keypairs", create)
             .rule(user_or_admin("os_compute_api:os-keypairs:create"))
             .id("createKeyPair")
-            .summary("Stores a public key")
+            .summary("Stores a public key, or generates a key pair")
             .body(|| in_key("keypair", key_pair_schema()))
             .statuses(&[200, 201])
             .responds("keypair"),
@@ -51,11 +52,14 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
 
 fn key_pair_schema() -> Value {
     object(
-        &["name", "public_key"],
+        &["name"],
         [
             ("name", text(1, 255)),
             ("public_key", text(0, 16_384)),
-            ("type", json!({"enum": ["ssh"]})),
+            (
+                "type",
+                json!({"enum": KeyPairType::ALL.map(KeyPairType::as_str)}),
+            ),
             ("user_id", text(1, 255)),
         ],
     )
@@ -72,6 +76,7 @@ pub(super) fn fault(error: KeyPairError) -> Fault {
         KeyPairError::Name | KeyPairError::PublicKey { .. } => {
             Fault::bad_request(error.to_string())
         }
+        KeyPairError::NotGenerated { .. } => Fault::unavailable(error.to_string()),
         KeyPairError::Table(error) => store::fault(&error),
     }
 }
@@ -115,12 +120,17 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     let name = fields.text("name", 1..=255)?;
     let name = fields.required("name", name)?;
     let public_key = fields.text("public_key", 0..=PUBLIC_KEY)?;
-    if call.version.has(KEY_PAIR_TYPE)
-        && let Some(kind) = fields.value("type")
-        && kind != "ssh"
-    {
-        return Err(invalid_field("type", kind, "only ssh is offered"));
-    }
+    let given = match call.version.has(KEY_PAIR_TYPE) {
+        true => fields.value("type"),
+        false => None,
+    };
+    let kind = match given {
+        Some(given) => {
+            let kind = given.as_str().and_then(KeyPairType::from_name);
+            kind.ok_or_else(|| invalid_field("type", given, "expected ssh or x509"))?
+        }
+        None => KeyPairType::Ssh,
+    };
     let named = if call.version.has(KEY_PAIR_USER) {
         fields.text("user_id", 1..=255)?
     } else {
@@ -128,18 +138,21 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     };
     fields.end()?;
     let user = user(&api, &call, named)?;
-    let public_key = public_key.ok_or_else(|| {
-        Fault::bad_request(
-            "public_key is missing: this service generates no private keys (nor does Nova since 2.92); create a pair with \
-             ssh-keygen and send its public key",
-        )
-    })?;
-    let key = NewKeyPair::new(user, name, public_key).map_err(fault)?;
+    let generated = match public_key {
+        Some(_) => None,
+        None => Some(GeneratedKeyPair::new(kind, user).map_err(fault)?),
+    };
+    let own = generated.as_ref().map(|pair| pair.public_key.as_str());
+    let public_key = public_key.or(own).unwrap_or_default();
+    let key = NewKeyPair::new(user, name, kind, public_key).map_err(fault)?;
     let project = call.caller.project_id().unwrap_or_default();
     let key = api.compute.create_key_pair(key, project).await;
-    let key = key.map_err(fault)?;
+    let mut shown = created(&call, &key.map_err(fault)?);
+    if let Some(pair) = &generated {
+        shown["private_key"] = json!(pair.private_key);
+    }
     let status = by_version(&call, StatusCode::CREATED, StatusCode::OK);
-    ApiResponse::with_body(status, &json!({"keypair": created(&call, &key)}))
+    ApiResponse::with_body(status, &json!({ "keypair": shown }))
 }
 
 async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {

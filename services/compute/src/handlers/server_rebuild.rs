@@ -7,7 +7,7 @@ use berth_http::fields::{BodyFields, invalid_field};
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_model::{ConsumerUuid, GuestMachine, with_image_placement};
 use berth_wire::guest::{
-    ConfigDriveChangeBody, GuestAction, ImageBody, SshKeyBody, UserDataChange,
+    ConfigDriveChangeBody, GuestAction, ImageBody, PublicKeyBody, UserDataChange,
 };
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ pub(super) async fn rebuild(
     if call.version.has(REBUILD_KEY) && fields.value("key_name").is_some() {
         let name = fields.text_or_null("key_name", KEY_NAME)?;
         let key = api.key_of(call, name).await?;
-        let keys = key.map(|key| SshKeyBody {
+        let keys = key.map(|key| PublicKeyBody {
             name: key.name,
             public_key: key.public_key,
         });

@@ -15,9 +15,11 @@ pub enum KeyPairError {
     TooMany,
     #[error("Keypair data is invalid: the name may contain only letters, digits, blanks, _ and -")]
     Name,
-    /// The text is not an SSH public key.
+    /// The text is neither an SSH public key nor a certificate, whichever is expected.
     #[error("Keypair data is invalid: {reason}")]
     PublicKey { reason: &'static str },
+    #[error("failed to generate a key pair: {reason}")]
+    NotGenerated { reason: String },
     #[error(transparent)]
     Table(#[from] ComputeTableError),
 }

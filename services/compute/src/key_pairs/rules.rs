@@ -2,7 +2,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use md5::{Digest, Md5};
+use berth_model::KeyPairType;
+use berth_serve::Certificate;
+use md5::{Digest as _, Md5};
+use pem::{EncodeConfig, LineEnding, Pem};
+use sha1::Sha1;
 
 use super::KeyPairError;
 
@@ -20,17 +24,29 @@ pub struct NewKeyPair {
 
 impl NewKeyPair {
     /// Validates the name and the key.
-    pub fn new(user_id: &str, name: &str, public_key: &str) -> Result<Self, KeyPairError> {
+    pub fn new(
+        user_id: &str,
+        name: &str,
+        kind: KeyPairType,
+        public_key: &str,
+    ) -> Result<Self, KeyPairError> {
         let plain = |one: char| one.is_ascii_alphanumeric() || "_- ".contains(one);
         if name.is_empty() || name.len() > 255 || name.trim() != name || !name.chars().all(plain) {
             return Err(KeyPairError::Name);
         }
+        let (public_key, fingerprint) = match kind {
+            KeyPairType::Ssh => {
+                // The text may be a file with a final line break. A line break inside the key is an error.
+                let line = public_key.trim_end_matches(['\r', '\n']);
+                (line.to_owned(), fingerprint(public_key)?)
+            }
+            KeyPairType::X509 => certificate(public_key)?,
+        };
         Ok(Self {
             user_id: user_id.to_owned(),
             name: name.to_owned(),
-            fingerprint: fingerprint(public_key)?,
-            // The text may be a file with a final line break. A line break inside the key is an error.
-            public_key: public_key.trim_end_matches(['\r', '\n']).to_owned(),
+            fingerprint,
+            public_key,
         })
     }
 
@@ -44,13 +60,13 @@ impl NewKeyPair {
         &self.name
     }
 
-    /// A line of `authorized_keys`.
+    /// A line of `authorized_keys`, or a certificate in PEM.
     #[must_use]
     pub fn public_key(&self) -> &str {
         &self.public_key
     }
 
-    /// The MD5 of the key as pairs of hexadecimal digits.
+    /// The MD5 of the key, or the SHA-1 of the certificate, as pairs of hexadecimal digits.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
@@ -116,9 +132,28 @@ fn fingerprint(line: &str) -> Result<String, KeyPairError> {
     if inside.is_some_and(|(_, rest)| !is_whole(kind, rest)) {
         return Err(wrong("the key is truncated or has trailing data"));
     }
-    let digits: Vec<String> = Md5::digest(&bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    Ok(digits.join(":"))
+    Ok(pairs(&Md5::digest(&bytes)))
+}
+
+/// The certificate of a PEM text without the text around it, and its SHA-1 as Nova shows it.
+fn certificate(text: &str) -> Result<(String, String), KeyPairError> {
+    let wrong = |reason| KeyPairError::PublicKey { reason };
+    let parts = pem::parse_many(text);
+    let [certificate] = parts.as_deref().unwrap_or_default() else {
+        return Err(wrong(
+            "the public key of type x509 must be one certificate in PEM",
+        ));
+    };
+    let bytes = certificate.contents();
+    if certificate.tag() != "CERTIFICATE" || Certificate::read(bytes).is_none() {
+        return Err(wrong("the PEM text is not an X.509 certificate"));
+    }
+    let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
+    let text = pem::encode_config(&Pem::new("CERTIFICATE", bytes), lines);
+    Ok((text, pairs(&Sha1::digest(bytes))))
+}
+
+fn pairs(digest: &[u8]) -> String {
+    let digits: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.join(":")
 }

@@ -121,6 +121,21 @@ fn a_requested_action_is_shown_while_it_runs() {
         ("paused", TaskState::Unpausing, ("PAUSED", "unpausing")),
         ("failed", TaskState::Rebuilding, ("REBUILD", "rebuilding")),
         ("stopped", TaskState::Rescuing, ("SHUTOFF", "rescuing")),
+        // The agent defines the guest again.
+        (
+            "building",
+            TaskState::PoweringOn,
+            ("SHUTOFF", "powering-on"),
+        ),
+        ("building", TaskState::Rebooting, ("REBOOT", "rebooting")),
+        (
+            "building",
+            TaskState::RebootingHard,
+            ("HARD_REBOOT", "rebooting_hard"),
+        ),
+        ("building", TaskState::Rescuing, ("ACTIVE", "rescuing")),
+        ("building", TaskState::Unrescuing, ("RESCUE", "unrescuing")),
+        ("building", TaskState::Rebuilding, ("REBUILD", "rebuilding")),
     ] {
         let state = ServerState::of(&facts(
             BootPhase::Active,

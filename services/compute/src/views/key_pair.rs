@@ -14,7 +14,7 @@ pub(crate) fn summary(call: &ApiRequest, key: &KeyPair) -> Value {
         "fingerprint": key.fingerprint,
     });
     if call.version.has(KEY_PAIR_TYPE) {
-        shown["type"] = json!("ssh");
+        shown["type"] = json!(key.kind().as_str());
     }
     shown
 }

@@ -1,5 +1,9 @@
 //! Tests of key pairs: stored, listed, shown, deleted, separate for each user.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use super::service::{Reply, Service};
@@ -91,18 +95,19 @@ async fn what_is_no_key_is_refused_with_what_is_wrong() {
             json!({"public_key": format!("{KEY}\n{KEY}")}),
             "single line",
         ),
-        (json!({"type": "x509"}), "only ssh"),
+        (json!({"public_key": null}), "public_key"),
+        (json!({"type": "gpg"}), "expected ssh or x509"),
+        (json!({"type": "x509"}), "one certificate in PEM"),
+        (
+            json!({"type": "x509", "public_key": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"}),
+            "not an X.509 certificate",
+        ),
         (json!({"colour": "red"}), "'colour' was unexpected"),
     ] {
         let refused = bring(&service, "alice", "2.82", more.clone()).await;
         let message = refused.message("badRequest");
         assert!(message.contains(named), "{more}: {message}");
     }
-    let body = Some(json!({"keypair": {"name": "k"}}));
-    let none = service
-        .ask("alice", "2.82", "POST", "/os-keypairs", body)
-        .await;
-    assert!(none.message("badRequest").contains("public_key is missing"));
     bring(&service, "alice", "2.82", json!({})).await;
     let again = bring(&service, "alice", "2.82", json!({})).await;
     assert_eq!(
@@ -228,4 +233,119 @@ async fn a_token_without_a_scope_passes_no_rule_of_the_compute_api() {
         .ask("unscoped", "2.1", "DELETE", "/os-keypairs/k", None)
         .await;
     assert_eq!(deleted.status, 403);
+}
+
+/// Creates a key pair of this type without a public key.
+async fn generate(service: &Service, version: &str, key: Value) -> Value {
+    let body = Some(json!({ "keypair": key }));
+    let made = service
+        .ask("alice", version, "POST", "/os-keypairs", body)
+        .await;
+    assert!(made.status.is_success(), "{}", made.body);
+    made.body["keypair"].clone()
+}
+
+/// The output of a program that reads this file.
+fn output(program: &str, arguments: &[&str]) -> String {
+    let ran = Command::new(program).args(arguments).output();
+    let ran = ran.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let error = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{program}: {error}");
+    String::from_utf8_lossy(&ran.stdout).into_owned()
+}
+
+#[tokio::test]
+async fn a_key_pair_without_a_public_key_is_generated_and_its_private_key_is_shown_once() {
+    let service = Service::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let made = generate(&service, "2.1", json!({"name": "k"})).await;
+    let file = folder.path().join("key");
+    fs::write(&file, made["private_key"].as_str().unwrap()).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    let file = file.display().to_string();
+    let public_key = output("ssh-keygen", &["-y", "-f", &file]);
+    assert_eq!(made["public_key"], public_key.trim_end());
+    let listed = output("ssh-keygen", &["-l", "-E", "md5", "-f", &file]);
+    let fingerprint = made["fingerprint"].as_str().unwrap();
+    assert!(listed.contains(&format!(" MD5:{fingerprint} ")), "{listed}");
+    let shown = service.get("alice", "2.82", "/os-keypairs/k").await;
+    let shown = &shown.body["keypair"];
+    assert_eq!(shown["public_key"], made["public_key"]);
+    assert_eq!(shown.get("private_key"), None);
+    // Version 2.1 has no types.
+    let body = Some(json!({"keypair": {"name": "x", "type": "x509"}}));
+    let refused = service.ask("alice", "2.1", "POST", "/os-keypairs", body);
+    assert!(
+        refused
+            .await
+            .message("badRequest")
+            .contains("'type' was unexpected")
+    );
+    let another = generate(&service, "2.1", json!({"name": "l"})).await;
+    assert_ne!(another["private_key"], made["private_key"]);
+}
+
+#[tokio::test]
+async fn a_certificate_is_generated_or_stored_as_a_key_pair_of_type_x509() {
+    let service = Service::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let made = generate(&service, "2.2", json!({"name": "k", "type": "x509"})).await;
+    assert_eq!(made["type"], "x509");
+    let [key, certificate] = ["private_key", "public_key"].map(|field| {
+        let file = folder.path().join(field);
+        fs::write(&file, made[field].as_str().unwrap()).unwrap();
+        file.display().to_string()
+    });
+    let of_certificate = output(
+        "openssl",
+        &["x509", "-noout", "-pubkey", "-in", &certificate],
+    );
+    assert_eq!(
+        output("openssl", &["pkey", "-pubout", "-in", &key]),
+        of_certificate
+    );
+    let text = output(
+        "openssl",
+        &[
+            "x509",
+            "-noout",
+            "-text",
+            "-fingerprint",
+            "-nameopt",
+            "RFC2253",
+            "-sha1",
+            "-in",
+            &certificate,
+        ],
+    );
+    let fingerprint = made["fingerprint"].as_str().unwrap().to_uppercase();
+    for words in [
+        "CN=alice",
+        "TLS Web Client Authentication",
+        "UPN::alice@localhost",
+        &fingerprint,
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // The same certificate, as `openssl x509 -text` shows it.
+    let text = format!(
+        "Certificate:\r\n\tData\r\n{}\tend",
+        made["public_key"].as_str().unwrap()
+    );
+    let more = json!({"name": "l", "type": "x509", "public_key": text});
+    let stored = bring(&service, "alice", "2.2", more).await;
+    assert_eq!(stored.status, 201, "{}", stored.body);
+    let shown = service.get("alice", "2.82", "/os-keypairs/l").await;
+    let shown = &shown.body["keypair"];
+    assert_eq!(shown["type"], "x509");
+    assert_eq!(shown["public_key"], made["public_key"]);
+    assert_eq!(shown["fingerprint"], made["fingerprint"]);
+    let as_ssh = bring(
+        &service,
+        "alice",
+        "2.2",
+        json!({"name": "m", "public_key": made["public_key"]}),
+    )
+    .await;
+    assert_eq!(as_ssh.status, 400);
 }

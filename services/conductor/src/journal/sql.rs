@@ -19,6 +19,8 @@ use super::{
 use crate::BootRequest;
 
 const OPEN_GUESTS: &str = concat!("SELECT uuid FROM guest WHERE ", open!(), " ORDER BY uuid");
+const GUESTS_WITH_INTERFACES: &str =
+    "SELECT DISTINCT guest FROM step WHERE step = 'port_binding' ORDER BY guest";
 const ARQS: &str = "SELECT guest, detail FROM step WHERE step = 'arqs' AND detail <> ''";
 
 /// Rows whose UUID does not have the form that this release writes.
@@ -110,6 +112,10 @@ impl BootJournal for SqlBootJournal {
 
     fn open_guests(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
         Box::pin(self.uuids(OPEN_GUESTS))
+    }
+
+    fn guests_with_interfaces(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
+        Box::pin(self.uuids(GUESTS_WITH_INTERFACES))
     }
 
     fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>> {

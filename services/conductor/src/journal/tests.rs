@@ -116,6 +116,8 @@ async fn what_was_written_is_there_after_a_restart() {
     assert_eq!(record.arqs(2), Some(&requests));
     assert_eq!(record.ports(2), Some(ports.as_slice()));
     assert_eq!(record.vifs(), [vif()]);
+    let with_interfaces = journal.guests_with_interfaces().await.unwrap();
+    assert_eq!(with_interfaces, [guest()]);
     let devices = record.chosen(2).unwrap().devices();
     assert_eq!(devices, [Uuid::from_u128(3)]);
     let name = record.chosen(2).unwrap().host_name.as_deref();
@@ -130,6 +132,7 @@ async fn what_was_written_is_there_after_a_restart() {
     assert_eq!(journal.lost_arq_profiles().await.unwrap(), []);
     journal.delete_guest(guest()).await.unwrap();
     assert_eq!(journal.guests().await.unwrap().readable, []);
+    assert_eq!(journal.guests_with_interfaces().await.unwrap(), []);
 }
 
 #[tokio::test]

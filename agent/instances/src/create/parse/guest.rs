@@ -15,7 +15,7 @@ use berth_virt::guest_spec::{
 use berth_wire::conductor::FunctionVnicType;
 use berth_wire::guest::{
     ConfigDriveBody, ConfigDriveChangeBody, GuestBuild, ImageBody, ImageLocation as Location,
-    KernelBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,
+    KernelBody, NetworkBody, NetworkSource, PublicKeyBody, UserDataChange,
 };
 use berth_wire::network_info::VifBody;
 use serde_json::Value;
@@ -330,7 +330,7 @@ pub fn config_drive_change(body: &ConfigDriveChangeBody) -> Result<ConfigDriveCh
     })
 }
 
-fn public_keys(keys: &[SshKeyBody]) -> Vec<PublicKey> {
+fn public_keys(keys: &[PublicKeyBody]) -> Vec<PublicKey> {
     let keys = keys.iter().map(|key| PublicKey {
         name: key.name.clone(),
         public_key: key.public_key.clone(),

@@ -101,8 +101,8 @@ fn config_valid(host: &CheckContext<'_>) -> CheckResult {
             CheckResult::good(format!("{set} options set"))
         }
         Err(refused) => CheckResult::bad(
-            refused.trim_end(),
-            "correct these lines, then run: berth config check",
+            refused.to_string().trim_end(),
+            refused.hint(host.check_command),
         ),
     }
 }
@@ -118,7 +118,7 @@ fn config_clean(host: &CheckContext<'_>) -> CheckResult {
             // What would be right is part of the texts; the first one is the next step.
             let right = warnings.iter().map(|it| it.right.as_str());
             let right = right.into_iter().find(|right| !right.is_empty());
-            CheckResult::bad(texts.join("\n"), right.unwrap_or("berth config check"))
+            CheckResult::bad(texts.join("\n"), right.unwrap_or(host.check_command))
         }
     }
 }

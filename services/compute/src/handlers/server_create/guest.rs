@@ -14,7 +14,7 @@ use berth_networks::{
 };
 use berth_quota::GuestResources;
 use berth_wire::conductor::{CreateGuest, RequestedNetwork};
-use berth_wire::guest::{ConfigDriveBody, FlavorBody, NetworkBody, SshKeyBody};
+use berth_wire::guest::{ConfigDriveBody, FlavorBody, NetworkBody, PublicKeyBody};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -461,7 +461,7 @@ fn server_flavor(flavor: &ComputeFlavor) -> Result<ServerFlavor, Fault> {
 
 /// The content of the config drive. Every guest has one, because there is no metadata service.
 fn config_drive(request: &ServerCreateRequest, key: Option<&KeyPair>) -> ConfigDriveBody {
-    let keys = key.map(|key| SshKeyBody {
+    let keys = key.map(|key| PublicKeyBody {
         name: key.name.clone(),
         public_key: key.public_key.clone(),
     });

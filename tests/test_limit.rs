@@ -109,6 +109,31 @@ esac
 }
 
 #[test]
+fn a_test_that_fails_next_to_others_runs_once_more_alone() {
+    let scratch = Scratch::new().expect("a directory");
+    let program = scratch.join("program");
+    write_script(
+        &program,
+        "#!/bin/sh
+case \"$*\" in
+*--list*--exact*) printf 'slow: test\\n' ;;
+*--list*) printf 'other: test\\nslow: test\\n' ;;
+*--exact*) echo 'test slow ... ok' ;;
+*) echo 'test other ... ok'; echo 'test slow ... FAILED'; exit 101 ;;
+esac
+",
+    );
+    let ran = run(&program, &[], &scratch);
+    let output = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{output}");
+    assert!(output.contains("2 tests, 0 failed"), "{output}");
+    let line = "PASSED when run again alone: ./planted: slow\n";
+    assert!(output.contains(line), "{output}");
+    let ran = run_with(&program, &[], &scratch, &[("TEST_AGAIN", Path::new("0"))]);
+    assert!(!ran.status.success());
+}
+
+#[test]
 fn what_runs_for_long_is_named_meanwhile() {
     let scratch = Scratch::new().expect("a directory");
     let program = scratch.join("program");

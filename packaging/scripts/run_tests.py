@@ -31,6 +31,8 @@ MANY = 200
 LANES = int(os.environ.get("TEST_LANES", os.cpu_count() + 1))
 # Seconds without a line after which one says what is running.
 QUIET = float(os.environ.get("TEST_QUIET", "30"))
+# If no more tests than this have failed at the end, each runs once more, alone.
+AGAIN = int(os.environ.get("TEST_AGAIN", "3"))
 # A file to which each test's seconds of processor time are written. Then one test runs at a time.
 TIMES = os.environ.get("TEST_TIMES")
 # A program that lists its tests or exits needs no longer than this.
@@ -321,6 +323,23 @@ class Cache:
         self.path(program).write_text(f"{key} {tests}\n")
 
 
+def passes_alone(failure, logs, progress):
+    """Runs a failed test once more, with nothing else at once: on a busy machine a server may be slower than the limit of a wait."""
+    program, test, _ = failure
+    logs.mkdir(exist_ok=True)
+    flags = [argument for argument in sys.argv[1:] if argument.startswith("--") and argument != "--exact"]
+    try:
+        tests, failures = run_program(program, ["--exact", *flags, test], logs, progress)
+    except subprocess.SubprocessError as error:
+        tests, failures = 0, {test: str(error)}
+    progress.end(program)
+    passed = tests == 1 and not failures
+    progress.say(f"     {'PASSED' if passed else 'FAILED'} when run again alone: {program.name}: {test}")
+    if not passed and log_of(program, logs).exists():
+        progress.say(log_of(program, logs).read_text(errors="replace"))
+    return passed
+
+
 def log_of(program, logs):
     return logs / (program.name.replace("/", "-") + ".log")
 
@@ -361,7 +380,7 @@ def main():
         if failures:
             path = log_of(program, logs)
             progress.say(path.read_text(errors="replace") if path.exists() else "")
-        return tests, [f"{program.name}: {test}{': ' + why if why else ''}" for test, why in failures.items()], 0
+        return tests, [(program, test, why) for test, why in failures.items()], 0
 
     began = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(LANES) as lanes:
@@ -369,6 +388,8 @@ def main():
             count += tests
             failed += failures
             unchanged += skipped
+    if 0 < len(failed) <= AGAIN:
+        failed = [failure for failure in failed if not passes_alone(failure, logs / "alone", progress)]
     progress.stop()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     if unchanged:
@@ -376,7 +397,8 @@ def main():
     print(f"\ntest: {count} tests, {len(failed)} failed, in {time.monotonic() - began:.0f} s,"
           f" with {used.ru_utime + used.ru_stime:.0f} s of processor time; what they said is in {logs}")
     if failed:
-        print("test: failed:\n  " + "\n  ".join(failed), file=sys.stderr)
+        names = [f"{program.name}: {test}{': ' + why if why else ''}" for program, test, why in failed]
+        print("test: failed:\n  " + "\n  ".join(names), file=sys.stderr)
         sys.exit(101)
 
 

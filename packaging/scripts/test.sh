@@ -8,6 +8,7 @@
 #   TEST_LIMIT=300        seconds after which a test fails and is ended; the other tests of its program run all the same.
 #                         Where several tests run at once a limit below 60 acts after 60 seconds
 #   TEST_QUIET=30         seconds without a line after which one names the programs that run
+#   TEST_AGAIN=3          if no more tests than this have failed, each runs once more, alone; a line says so
 #   TEST_CACHE=0          also the programs whose inputs have not changed since all their tests passed: the program,
 #                         `berth`, the files of the checkout, and the installed packages
 #   TMPDIR=FOLDER         where the tests' temporary files are; by default in memory, where 8 GiB of it are available

@@ -384,9 +384,9 @@ fn a_configuration_file_that_does_not_exist_has_no_lines_to_correct() {
     assert_eq!(
         message(&refused.expect("it runs"), 78),
         format!(
-            "error: the configuration is refused, 1 error [BERTH-E0101]\n\
-             cause: {missing}: cannot be read: No such file or directory (os error 2); name a file that exists, or leave \
-             the option out for the usual files [BERTH-E0101]\n\
+            "error: the configuration is refused, 1 error [BERTH-E0106]\n\
+             cause: {missing}: cannot be read: No such file or directory; name a file that exists, or leave \
+             the option out for the usual files [BERTH-E0106]\n\
              hint: correct this file or its path, then repeat the command\n"
         )
     );

@@ -1,10 +1,10 @@
 """Clients that send one byte of a request body and wait, and other callers meanwhile.
 
-Usage: slow_clients.py PORT SECONDS CLIENTS
+Usage: slow_clients.py PORT SECONDS CLIENTS LIMIT
 
 The slow clients come from 127.0.0.2 and 127.0.0.3, and connect again when they are disconnected. The callers come from 127.0.0.1
-and 127.0.0.4, each with a connection of its own. Prints how many callers asked, and how many were answered within 2 seconds. Time
-in which this program does not run, because the machine does something else, does not count.
+and 127.0.0.4, each with a connection of its own. Prints how many callers asked, and how many were answered within LIMIT
+seconds. Time in which this program does not run, because the machine does something else, does not count.
 """
 
 import asyncio
@@ -16,7 +16,6 @@ SLOW = b"POST /identity/v3/auth/tokens HTTP/1.1\r\nhost: cloud\r\ncontent-type: 
 CALL = b"GET /identity/v3 HTTP/1.1\r\nhost: cloud\r\nconnection: close\r\n\r\n"
 ADDRESSES = ["127.0.0.2", "127.0.0.3"]
 CALLERS = ["127.0.0.1", "127.0.0.4"]
-LIMIT = 2
 # A caller gives up after so many seconds.
 PATIENCE = 20
 TICK = 0.05
@@ -60,17 +59,17 @@ async def watch():
         stalled += max(0, loop.time() - begun - 2 * TICK)
 
 
-async def ask(port, source):
+async def ask(port, source, limit):
     loop = asyncio.get_running_loop()
     begun, before = loop.time(), stalled
     try:
         answered = await asyncio.wait_for(call(port, source), PATIENCE)
     except (OSError, TimeoutError, asyncio.TimeoutError):
         return False
-    return answered and loop.time() - begun - (stalled - before) <= LIMIT
+    return answered and loop.time() - begun - (stalled - before) <= limit
 
 
-async def main(port, seconds, count):
+async def main(port, seconds, count, limit):
     watching = asyncio.create_task(watch())
     clients = [asyncio.create_task(slow(port, ADDRESSES[client % 2])) for client in range(count)]
     await asyncio.sleep(2)
@@ -78,7 +77,7 @@ async def main(port, seconds, count):
     end = loop.time() + seconds
     asked = []
     while loop.time() < end:
-        asked += [asyncio.create_task(ask(port, source)) for source in CALLERS]
+        asked += [asyncio.create_task(ask(port, source, limit)) for source in CALLERS]
         await asyncio.sleep(0.2)
     answered = await asyncio.gather(*asked)
     for task in [watching, *clients]:
@@ -88,4 +87,4 @@ async def main(port, seconds, count):
 
 _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-asyncio.run(main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])))
+asyncio.run(main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])))

@@ -70,12 +70,14 @@ fn configured(arguments: &ControllerArguments, mut config: Config) -> Result<Con
 async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
-    let address = config.api_listen().ok_or_else(|| {
-        let what = "the controller has no address to listen on";
-        Failure::new(ErrorCode::Missing, what)
-            .hint("set [api] listen, or give --listen 127.0.0.1:8770")
-    })?;
-    let addresses = ApiAddresses::open(address, config);
+    let addresses = async {
+        let address = config.api_listen().ok_or_else(|| {
+            let what = "the controller has no address to listen on";
+            Failure::new(ErrorCode::Missing, what)
+                .hint("set [api] listen, or give --listen 127.0.0.1:8770")
+        })?;
+        ApiAddresses::open(address, config).await
+    };
     let (_folder, addresses) = lock_and_open(&config.state_path, WITHOUT_GUESTS, addresses).await?;
     let stop = CancellationToken::new();
     let listen = config.placement_service.own_listen();

@@ -93,7 +93,7 @@ impl Hosts {
     }
 }
 
-/// Whether what is cache_use is used.
+/// Whether a request uses cached states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CacheUse {
     Use,

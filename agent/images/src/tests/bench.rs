@@ -153,8 +153,13 @@ impl Bench {
     }
 
     pub(super) fn sources(&self) -> ImageSources {
+        self.sources_with(Duration::from_secs(60))
+    }
+
+    /// `stall`: how long a download may stall.
+    fn sources_with(&self, stall: Duration) -> ImageSources {
         let options = TransportOptions::default();
-        let downloads = Downloads::network(&options, Duration::from_millis(500)).unwrap();
+        let downloads = Downloads::network(&options, stall).unwrap();
         let http = HttpService::network(&options).unwrap();
         let endpoint = format!("http://127.0.0.1:{}", self.port);
         let auth = Auth::admin_token(&endpoint, &Secret::from(TOKEN)).unwrap();
@@ -174,6 +179,13 @@ impl Bench {
     pub(super) fn disks_with(&self, options: DiskOptions) -> Disks {
         let progress = Arc::new(LoggedProgress::default());
         Disks::open(options, self.sources(), progress).unwrap()
+    }
+
+    /// Disks whose downloads fail if they stall for a moment.
+    pub(super) fn impatient_disks(&self, options: DiskOptions) -> Disks {
+        let progress = Arc::new(LoggedProgress::default());
+        let sources = self.sources_with(Duration::from_millis(500));
+        Disks::open(options, sources, progress).unwrap()
     }
 
     /// All files below a folder, without following links.

@@ -110,7 +110,7 @@ async fn each_bad_download_is_refused_and_leaves_nothing() {
             largest_image: 8 * MIB as u64,
             ..bench.options()
         };
-        let disks = bench.disks_with(options);
+        let disks = bench.impatient_disks(options);
         let message = refused_by(&bench, &disks, plan(of_url(&url, &bytes, Raw), 1)).await;
         assert!(message.contains(sentence), "{name}: {message}");
     }

@@ -31,7 +31,8 @@ use berth_workflow::{JournalError, JournalFile};
 
 use crate::register::reset_at_deletion::TakeResetAtDeletion;
 use crate::register::sql::{
-    BeginReset, delete_quarantine, read_register, set_quarantine, set_release_count, set_unhealthy,
+    BeginReset, READ_REGISTER, delete_quarantine, register_of, set_quarantine, set_release_count,
+    set_unhealthy,
 };
 
 pub use fabric::{ActivePartition, PartitionRecord};
@@ -55,12 +56,9 @@ impl DeviceRegister {
 
     /// Reads the whole register.
     pub async fn read(&self) -> Result<Register, JournalError> {
-        let rows = async {
-            let mut tx = self.file.read().await?;
-            read_register(&mut tx).await
-        };
+        let rows = self.file.rows(Statement::new(READ_REGISTER)).await?;
         // The outer error is one of the database, the inner one is an invalid row.
-        let register = rows.await.map_err(|source| self.file.failed(source))?;
+        let register = register_of(&rows).map_err(|source| self.file.failed(source))?;
         register.map_err(|reason| self.file.damaged(reason))
     }
 

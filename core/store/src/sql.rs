@@ -28,6 +28,7 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -78,6 +79,10 @@ struct Files {
     path: Option<PathBuf>,
     // Held for its Drop. `None` for a database that is not owned, and after `close`.
     ownership: Mutex<Option<Ownership>>,
+    /// How often a truncation of the log was requested.
+    truncations_requested: AtomicU64,
+    /// The number of requests that are fulfilled. Its lock is held during a truncation.
+    truncations_done: tokio::sync::Mutex<u64>,
 }
 
 impl Files {
@@ -188,6 +193,8 @@ impl SqlStore {
             readers: opened.readers,
             path: opened.path,
             ownership: Mutex::new(opened.ownership),
+            truncations_requested: AtomicU64::new(0),
+            truncations_done: tokio::sync::Mutex::new(0),
         };
         Self::over(Pools::Sqlite(files), options)
     }
@@ -327,6 +334,29 @@ impl SqlStore {
         }
     }
 
+    /// Runs one writing statement. On SQLite no transaction surrounds it, which needs three messages less to the
+    /// driver's thread. Retries and errors are those of [`SqlStore::write`].
+    pub async fn execute(&self, statement: Statement) -> Result<WriteOutcome, SqlError> {
+        let Pools::Sqlite(files) = &self.inner.pools else {
+            return self.write(&OneStatement(statement)).await;
+        };
+        let mut attempt = 1;
+        loop {
+            let done = query::sqlite(statement.clone()).execute(&files.writer);
+            match done.await.map_err(|error| files.failed(error)) {
+                Err(error)
+                    if error.disposition() != Disposition::Fatal
+                        && attempt < self.inner.attempts =>
+                {
+                    tracing::debug!(attempt, %error, "retrying the statement");
+                    tokio::time::sleep(self.pause(attempt)).await;
+                    attempt += 1;
+                }
+                done => return done.map(WriteOutcome::from),
+            }
+        }
+    }
+
     async fn run<W: Work>(work: &W, mut tx: Transaction) -> Result<W::Output, W::Error> {
         match work.run(&mut tx).await {
             Ok(output) => {
@@ -388,11 +418,22 @@ impl SqlStore {
         let Pools::Sqlite(files) = &self.inner.pools else {
             return Ok(false);
         };
+        // Concurrent callers share a truncation that begins after all of their calls.
+        let request = files.truncations_requested.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut done = files.truncations_done.lock().await;
+        if *done >= request {
+            return Ok(true);
+        }
+        let requested = files.truncations_requested.load(Ordering::Acquire);
         let row = query::sqlite(Statement::new("PRAGMA wal_checkpoint(TRUNCATE)"))
             .fetch_one(&files.writer)
             .await
             .map_err(|error| files.failed(error))?;
-        Ok(Row::from(row).int(0)? == 0)
+        let is_empty = Row::from(row).int(0)? == 0;
+        if is_empty {
+            *done = requested;
+        }
+        Ok(is_empty)
     }
 
     /// Closes all connections, waits for them, and releases the ownership of a SQLite file. Statements under way end first;
@@ -428,6 +469,17 @@ impl Files {
             Some(path) => error.on_the_disk_of(path),
             None => error,
         }
+    }
+}
+
+struct OneStatement(Statement);
+
+impl Work for OneStatement {
+    type Output = WriteOutcome;
+    type Error = SqlError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<WriteOutcome, SqlError> {
+        tx.execute(self.0.clone()).await
     }
 }
 

@@ -58,11 +58,6 @@ impl JournalFile {
         &self.path
     }
 
-    /// Begins a reading transaction.
-    pub async fn read(&self) -> Result<Transaction, SqlError> {
-        self.store.read().await
-    }
-
     /// The rows of one statement that reads.
     pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, JournalError> {
         let rows = self.store.rows(statement).await;
@@ -79,8 +74,22 @@ impl JournalFile {
     }
 
     /// Runs statements in one transaction.
-    pub async fn execute(&self, statements: Vec<Statement>) -> Result<(), JournalError> {
-        self.write(&Statements(statements)).await
+    pub async fn execute(&self, mut statements: Vec<Statement>) -> Result<(), JournalError> {
+        match statements.pop() {
+            Some(only) if statements.is_empty() => self.execute_one(only).await.map(drop),
+            last => {
+                statements.extend(last);
+                self.write(&Statements(statements)).await
+            }
+        }
+    }
+
+    /// Runs one statement, which is a transaction by itself. Returns the number of changed rows.
+    pub(crate) async fn execute_one(&self, statement: Statement) -> Result<u64, JournalError> {
+        match self.store.execute(statement).await {
+            Ok(done) => Ok(done.rows_affected),
+            Err(source) => Err(self.failed(source)),
+        }
     }
 
     /// Removes deleted data from the log of the database, too. If it fails, the next call or the next start does it.

@@ -126,36 +126,24 @@ impl<R: JournalRecord> Journal<R> {
         &self,
         guests: Option<&[ConsumerUuid]>,
     ) -> Result<JournalRecords<R>, JournalError> {
-        let columns = [&["uuid"], R::COLUMNS].concat();
-        let step_columns = [&["guest", "state", "detail"], R::STEP_COLUMNS].concat();
-        let of_guests = format!("SELECT {} FROM guest", columns.join(", "));
-        let of_steps = format!("SELECT {} FROM step", step_columns.join(", "));
-        // The transaction ends before the rows are converted, so that it does not block writes.
-        let rows = async {
-            let mut tx = self.file.read().await?;
-            let Some(guests) = guests else {
-                let of_guests = Statement::recurring(format!("{of_guests} ORDER BY uuid"));
-                let of_guests = tx.rows(of_guests).await?;
-                return Ok((of_guests, tx.rows(Statement::recurring(of_steps)).await?));
-            };
-            let keys: Vec<_> = guests.iter().map(ToString::to_string).collect();
-            let of_guests = Statement::recurring(format!("{of_guests} WHERE uuid IN"));
-            let of_guests = tx.rows_in(&of_guests, &keys, "ORDER BY uuid").await?;
-            let of_steps = Statement::recurring(format!("{of_steps} WHERE guest IN"));
-            Ok::<_, SqlError>((of_guests, tx.rows_in(&of_steps, &keys, "").await?))
-        };
-        let (guests, steps) = rows.await.map_err(|source| self.file.failed(source))?;
+        let columns = [&["kind", "uuid"], R::COLUMNS].concat();
+        let step_columns = [&["kind", "guest", "state", "detail"], R::STEP_COLUMNS].concat();
+        let rows = self.file.rows(select_records::<R>(guests)).await?;
+        let mut guest_rows = Vec::new();
         let mut by_guest: BTreeMap<String, Vec<RecordRow<'_>>> = BTreeMap::new();
-        for row in &steps {
+        for row in &rows {
+            let kind = row.int(0).map_err(|source| self.file.failed(source))?;
+            if kind == KIND_GUEST {
+                guest_rows.push(row);
             // A step without a readable guest belongs to no record.
-            if let Ok(guest) = row.text(0) {
+            } else if let Ok(guest) = row.text(1) {
                 let columns = &step_columns;
                 let rows = by_guest.entry(guest).or_default();
                 rows.push(RecordRow { row, columns });
             }
         }
         let mut records = JournalRecords::default();
-        for row in &guests {
+        for row in guest_rows {
             let columns = &columns;
             let row = RecordRow { row, columns };
             let guest = row.text("uuid");
@@ -199,19 +187,31 @@ impl<R: JournalRecord> Journal<R> {
         self.file.write(&accept).await
     }
 
-    /// Runs statements on a guest's rows in one transaction; fails if the guest does not exist.
+    /// Runs statements on a guest's rows in one transaction; fails if the guest does not exist. A statement must
+    /// change nothing if the guest does not exist.
     pub async fn change(
         &self,
         guest: ConsumerUuid,
-        statements: Vec<Statement>,
+        mut statements: Vec<Statement>,
     ) -> Result<(), JournalError> {
-        match self.file.write(&ChangeGuest { guest, statements }).await? {
+        let exists = match statements.pop() {
+            Some(only) if statements.is_empty() => {
+                // A guest with nothing to change also has no changed row.
+                self.file.execute_one(only).await? > 0
+                    || !self.file.rows(select_guest(guest)).await?.is_empty()
+            }
+            last => {
+                statements.extend(last);
+                self.file.write(&ChangeGuest { guest, statements }).await?
+            }
+        };
+        match exists {
             true => Ok(()),
             false => Err(self.unknown(guest)),
         }
     }
 
-    /// The statement that records the state of a step; it replaces the earlier state.
+    /// The statement that records the state of a step, if the guest exists; it replaces the earlier state.
     #[must_use]
     pub fn step_statement(
         guest: ConsumerUuid,
@@ -221,13 +221,15 @@ impl<R: JournalRecord> Journal<R> {
         let key = format!("guest, {}", R::STEP_COLUMNS.join(", "));
         let marks = "?, ".repeat(R::STEP_COLUMNS.len());
         Statement::recurring(format!(
-            "INSERT INTO step ({key}, state, detail) VALUES (?, {marks}?, ?) \
+            "INSERT INTO step ({key}, state, detail) \
+             SELECT ?, {marks}?, ? WHERE EXISTS (SELECT 1 FROM guest WHERE uuid = ?) \
              ON CONFLICT ({key}) DO UPDATE SET state = excluded.state, detail = excluded.detail"
         ))
         .bind(guest.to_string())
         .bind_all(R::step_values(step))
         .bind(record.state.to_string())
         .bind(record.detail.to_text())
+        .bind(guest.to_string())
     }
 
     /// Deletes the record of a guest, if it exists, and its data in the log of the database.
@@ -243,6 +245,47 @@ impl<R: JournalRecord> Journal<R> {
         let path = self.file.path().to_owned();
         JournalError::Unknown { path, guest }
     }
+}
+
+/// `kind` of a row of `guest` in the result of [`select_records`].
+const KIND_GUEST: i64 = 0;
+/// `kind` of a row of `step`.
+const KIND_STEP: i64 = 1;
+
+/// One statement that reads the rows of both tables, of all guests or of the given ones. One statement sees one state of
+/// the database, and is one message to the driver's thread. Shorter rows end with NULL.
+fn select_records<R: JournalRecord>(guests: Option<&[ConsumerUuid]>) -> Statement {
+    let guest_columns = [&["uuid"], R::COLUMNS].concat();
+    let step_columns = [&["guest", "state", "detail"], R::STEP_COLUMNS].concat();
+    let width = guest_columns.len().max(step_columns.len());
+    let select = |kind: i64, mut columns: Vec<&'static str>, table, key| {
+        columns.resize(width, "NULL");
+        let columns = columns.join(", ");
+        let of_guests = match guests {
+            None => String::new(),
+            Some([_]) => format!(" WHERE {key} = ?"),
+            Some(_) => format!(" WHERE {key} IN (SELECT value FROM json_each(?))"),
+        };
+        format!("SELECT {kind}, {columns} FROM {table}{of_guests}")
+    };
+    let statement = Statement::recurring(format!(
+        "{} UNION ALL {}",
+        select(KIND_GUEST, guest_columns, "guest", "uuid"),
+        select(KIND_STEP, step_columns, "step", "guest"),
+    ));
+    let keys = match guests {
+        None => return statement,
+        Some([guest]) => guest.to_string(),
+        Some(guests) => {
+            let keys: Vec<_> = guests.iter().map(ToString::to_string).collect();
+            serde_json::Value::from(keys).to_string()
+        }
+    };
+    statement.bind(&keys).bind(&keys)
+}
+
+fn select_guest(guest: ConsumerUuid) -> Statement {
+    Statement::new("SELECT 1 FROM guest WHERE uuid = ?").bind(guest.to_string())
 }
 
 fn read_record<R: JournalRecord>(
@@ -298,9 +341,7 @@ impl Work for ChangeGuest {
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<bool, SqlError> {
-        let guest = Statement::new("SELECT 1 FROM guest WHERE uuid = ?");
-        let guest = guest.bind(self.guest.to_string());
-        if tx.row(guest).await?.is_none() {
+        if tx.row(select_guest(self.guest)).await?.is_none() {
             return Ok(false);
         }
         for statement in &self.statements {

@@ -43,12 +43,10 @@ impl DeviceRegister {
         guest: ConsumerUuid,
     ) -> Result<Vec<ActivePartition>, JournalError> {
         let sql = "SELECT id, guest, functions FROM fabric_partition WHERE guest = ? ORDER BY id";
-        let rows = async {
-            let mut tx = self.file.read().await?;
-            let rows = tx.rows(Statement::new(sql).bind(guest.to_string())).await?;
-            rows.iter().map(partition).collect::<Result<Vec<_>, _>>()
-        };
-        let rows = rows.await.map_err(|source| self.file.failed(source))?;
+        let select = Statement::new(sql).bind(guest.to_string());
+        let rows = self.file.rows(select).await?;
+        let rows = rows.iter().map(partition).collect::<Result<Vec<_>, _>>();
+        let rows = rows.map_err(|source| self.file.failed(source))?;
         let rows = rows.into_iter().collect::<Result<_, _>>();
         rows.map_err(|reason| self.file.damaged(reason))
     }

@@ -108,68 +108,64 @@ impl Work for BeginReset<'_> {
     }
 }
 
-/// Reads all tables. An inner error is the reason why a row is invalid.
-pub(super) async fn read_register(
-    tx: &mut Transaction,
-) -> Result<Result<Register, String>, SqlError> {
-    let sql = "SELECT name, reason, by_whom, since FROM device_quarantine";
-    let quarantines = tx.rows(Statement::new(sql)).await?;
-    let cleaning = tx
-        .rows(Statement::new("SELECT name FROM device_cleaning"))
-        .await?;
-    let sql = "SELECT name, releases FROM device_cleaned";
-    let cleaned = tx.rows(Statement::new(sql)).await?;
-    let unhealthy = tx
-        .rows(Statement::new("SELECT address, words FROM device_sick"))
-        .await?;
-    let held = tx
-        .rows(Statement::new("SELECT name, guest FROM device"))
-        .await?;
-    let sql = "SELECT node, provider FROM device_disabled";
-    let disabled = tx.rows(Statement::new(sql)).await?;
+/// Reads all tables by one statement, which sees one state of the database and is one message to the driver's thread.
+pub(super) const READ_REGISTER: &str = "\
+SELECT 'quarantine', name, reason, by_whom, since FROM device_quarantine \
+UNION ALL SELECT 'cleaning', name, NULL, NULL, NULL FROM device_cleaning \
+UNION ALL SELECT 'cleaned', name, NULL, NULL, releases FROM device_cleaned \
+UNION ALL SELECT 'sick', address, words, NULL, NULL FROM device_sick \
+UNION ALL SELECT 'held', name, guest, NULL, NULL FROM device \
+UNION ALL SELECT 'disabled', node, provider, NULL, NULL FROM device_disabled";
+
+/// The register from the rows of [`READ_REGISTER`]. An inner error is the reason why a row is invalid.
+pub(super) fn register_of(rows: &[Row]) -> Result<Result<Register, String>, SqlError> {
     let mut register = Register::default();
-    for row in &quarantines {
-        register.quarantines.insert(row.text(0)?, quarantine(row)?);
-    }
-    for row in &cleaning {
-        register.running_resets.insert(row.text(0)?);
-    }
-    for row in &cleaned {
-        register
-            .release_count_at_reset
-            .insert(row.text(0)?, row.int(1)?);
-    }
-    for row in &unhealthy {
-        register.unhealthy.insert(row.text(0)?, row.text(1)?);
-    }
-    for row in &held {
-        let (name, guest) = (row.text(0)?, row.text(1)?);
-        let Ok(guest) = guest.parse() else {
-            return Ok(Err(format!(
-                "the guest of device {name} is {guest:?}; expected a UUID"
-            )));
-        };
-        register.held.insert(name, guest);
-    }
-    for row in &disabled {
-        let (node, provider) = (row.text(0)?, row.text(1)?);
-        let (Ok(node), Ok(provider)) = (NodeName::new(&node), provider.parse()) else {
-            return Ok(Err(format!(
-                "{provider:?} of node {node:?} is not a valid provider"
-            )));
-        };
-        register.disabled.entry(node).or_default().insert(provider);
+    for row in rows {
+        let (table, name) = (row.text(0)?, row.text(1)?);
+        match table.as_str() {
+            "quarantine" => {
+                register.quarantines.insert(name, quarantine(row)?);
+            }
+            "cleaning" => {
+                register.running_resets.insert(name);
+            }
+            "cleaned" => {
+                let releases = row.int(4)?;
+                register.release_count_at_reset.insert(name, releases);
+            }
+            "sick" => {
+                register.unhealthy.insert(name, row.text(2)?);
+            }
+            "held" => {
+                let guest = row.text(2)?;
+                let Ok(guest) = guest.parse() else {
+                    return Ok(Err(format!(
+                        "the guest of device {name} is {guest:?}; expected a UUID"
+                    )));
+                };
+                register.held.insert(name, guest);
+            }
+            _ => {
+                let provider = row.text(2)?;
+                let (Ok(node), Ok(provider)) = (NodeName::new(&name), provider.parse()) else {
+                    return Ok(Err(format!(
+                        "{provider:?} of node {name:?} is not a valid provider"
+                    )));
+                };
+                register.disabled.entry(node).or_default().insert(provider);
+            }
+        }
     }
     Ok(Ok(register))
 }
 
 fn quarantine(row: &Row) -> Result<Quarantine, SqlError> {
     Ok(Quarantine {
-        reason: row.text(1)?,
-        by: match row.text(2)?.as_str() {
+        reason: row.text(2)?,
+        by: match row.text(3)?.as_str() {
             "operator" => QuarantinedBy::Operator,
             _ => QuarantinedBy::Agent,
         },
-        since: from_seconds(row.int(3)?),
+        since: from_seconds(row.int(4)?),
     })
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 
 use sqlx::Sqlite;
+use sqlx::sqlite::SqliteQueryResult;
 
 use super::server::ServerSession;
 use super::statement::placeholders;
@@ -16,6 +17,15 @@ pub struct WriteOutcome {
     pub rows_affected: u64,
     /// The id of the last inserted row of this connection; 0 on PostgreSQL, where [`Transaction::insert`] returns it.
     pub last_id: i64,
+}
+
+impl From<SqliteQueryResult> for WriteOutcome {
+    fn from(done: SqliteQueryResult) -> Self {
+        Self {
+            rows_affected: done.rows_affected(),
+            last_id: done.last_insert_rowid(),
+        }
+    }
 }
 
 /// A whole writing transaction as a value, so that it can be repeated.
@@ -138,11 +148,8 @@ impl Transaction {
         let kept = self.copy_if_recording(&statement);
         let done = match &mut self.inner {
             TransactionInner::Sqlite(inner) => {
-                let done = query::sqlite(statement).execute(&mut **inner).await?;
-                WriteOutcome {
-                    rows_affected: done.rows_affected(),
-                    last_id: done.last_insert_rowid(),
-                }
+                let done = query::sqlite(statement).execute(&mut **inner);
+                WriteOutcome::from(done.await?)
             }
             TransactionInner::Server(_, session) => session.execute(statement).await?,
         };

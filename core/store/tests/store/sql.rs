@@ -158,6 +158,49 @@ async fn what_was_deleted_is_overwritten_where_that_is_asked_for() {
 }
 
 #[tokio::test]
+async fn each_of_many_concurrent_deletions_is_gone_from_the_log_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("things.db");
+    let options = SqlOptions {
+        overwrite_deleted: true,
+        ..SqlOptions::default()
+    };
+    let store = SqlStore::open(&Location::SqliteFile(file.clone()), &options)
+        .await
+        .unwrap();
+    let create = Script("CREATE TABLE secrets (name TEXT)");
+    store.write(&create).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..16 {
+        let (store, file) = (store.clone(), file.clone());
+        tasks.spawn(async move {
+            let secret = format!("secret-of-task-{number:04}");
+            let insert = "INSERT INTO secrets (name) VALUES (?)";
+            let insert = Statement::new(insert).bind(&secret);
+            assert_eq!(store.execute(insert).await.unwrap().rows_affected, 1);
+            let delete = "DELETE FROM secrets WHERE name = ?";
+            let delete = Statement::new(delete).bind(&secret);
+            assert_eq!(
+                store.execute(delete.clone()).await.unwrap().rows_affected,
+                1
+            );
+            assert_eq!(store.execute(delete).await.unwrap().rows_affected, 0);
+            assert!(store.empty_log().await.unwrap());
+            for suffix in ["", "-wal"] {
+                let file = format!("{}{suffix}", file.display());
+                let bytes = std::fs::read(&file).unwrap();
+                let mut windows = bytes.windows(secret.len());
+                assert!(!windows.any(|part| part == secret.as_bytes()), "{file}");
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    store.close().await;
+}
+
+#[tokio::test]
 async fn retries_are_bounded() {
     let options = SqlOptions {
         attempts: 3,

@@ -169,7 +169,9 @@ impl HostRows {
                 .bind(now());
             tx.insert(insert, "id").await?
         };
-        write_attributes(tx, id, &deployable.attributes).await?;
+        if self.attributes.remove(&id).unwrap_or_default() != deployable.attributes {
+            replace_attributes(tx, id, &deployable.attributes).await?;
+        }
         Ok(Ok(id))
     }
 
@@ -289,21 +291,11 @@ async fn elsewhere(
     Ok(Some(RejectionReason::Provider { provider, host }))
 }
 
-async fn write_attributes(
+async fn replace_attributes(
     tx: &mut Transaction,
     deployable: i64,
     reported: &[(String, String)],
 ) -> Result<(), AcceleratorTableError> {
-    let sql =
-        "SELECT name, value FROM attributes WHERE deployable_id = ? AND reported = 1 ORDER BY id";
-    let rows = tx.rows(Statement::new(sql).bind(deployable)).await?;
-    let is: Vec<(String, String)> = rows
-        .iter()
-        .map(|row| Ok((row.text(0)?, row.text(1)?)))
-        .collect::<Result<_, SqlError>>()?;
-    if is == reported {
-        return Ok(());
-    }
     let sql = "DELETE FROM attributes WHERE deployable_id = ? AND reported = 1";
     tx.execute(Statement::new(sql).bind(deployable)).await?;
     for (key, value) in reported {

@@ -152,22 +152,28 @@ pub(crate) async fn list(
         }
         _ => (condition, values),
     };
-    let of_metadata = format!(
-        "SELECT m.server_id, m.item, m.setting FROM compute_server_metadata m JOIN {TABLE} s ON s.id = m.server_id {condition}"
+    // One statement for both, because a message to the database costs more than the rows.
+    let of_lists = format!(
+        "SELECT m.server_id, m.item, m.setting FROM compute_server_metadata m \
+         JOIN {TABLE} s ON s.id = m.server_id {condition} \
+         UNION ALL SELECT t.server_id, t.tag, NULL FROM compute_server_tags t \
+         JOIN {TABLE} s ON s.id = t.server_id {condition}"
     );
+    let of_lists = statement(of_lists)
+        .bind_all(values.clone())
+        .bind_all(values);
     let mut metadata: BTreeMap<i64, BTreeMap<String, String>> = BTreeMap::new();
-    let of_metadata = statement(of_metadata).bind_all(values.clone());
-    for row in tx.rows(of_metadata).await? {
-        let of_server = metadata.entry(row.int(0)?).or_default();
-        of_server.insert(row.text(1)?, row.text(2)?);
-    }
-    let of_tags = format!(
-        "SELECT t.server_id, t.tag FROM compute_server_tags t JOIN {TABLE} s ON s.id = t.server_id {condition}"
-    );
     let mut tags: BTreeMap<i64, BTreeSet<String>> = BTreeMap::new();
-    let of_tags = statement(of_tags).bind_all(values);
-    for row in tx.rows(of_tags).await? {
-        tags.entry(row.int(0)?).or_default().insert(row.text(1)?);
+    for row in tx.rows(of_lists).await? {
+        let (server, name) = (row.int(0)?, row.text(1)?);
+        match row.opt_text(2)? {
+            Some(value) => {
+                metadata.entry(server).or_default().insert(name, value);
+            }
+            None => {
+                tags.entry(server).or_default().insert(name);
+            }
+        }
     }
     let whole = |row: &Row| -> Result<ServerRecord, ComputeTableError> {
         let id = row.int(0)?;

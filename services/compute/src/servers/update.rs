@@ -185,8 +185,12 @@ impl Work for SetServerColumns {
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<ServerRecord, ServerError> {
-        rows::lock(tx, self.uuid).await?;
-        set(tx, self.uuid, self.columns.clone()).await?;
+        let now = tx.dialect().now();
+        let touch = format!("updated_at = {now}");
+        let set = set_statement(self.uuid, self.columns.clone(), vec![touch]);
+        if tx.execute(set).await?.rows_affected == 0 {
+            return Err(ServerError::NotFound { uuid: self.uuid });
+        }
         rows::find(tx, self.uuid).await
     }
 }
@@ -196,12 +200,26 @@ pub(super) async fn set(
     uuid: Uuid,
     columns: Vec<(&'static str, Value)>,
 ) -> Result<(), SqlError> {
-    for (column, value) in columns {
-        let sql = format!("UPDATE compute_servers SET {column} = ? WHERE uuid = ?");
-        let set = Statement::recurring(sql).bind(value).bind(uuid.to_string());
-        tx.execute(set).await?;
+    if !columns.is_empty() {
+        tx.execute(set_statement(uuid, columns, Vec::new())).await?;
     }
     Ok(())
+}
+
+/// The statement that sets columns, after other assignments.
+fn set_statement(
+    uuid: Uuid,
+    columns: Vec<(&'static str, Value)>,
+    mut assignments: Vec<String>,
+) -> Statement {
+    let (names, values): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
+    assignments.extend(names.iter().map(|name| format!("{name} = ?")));
+    let assignments = assignments.join(", ");
+    Statement::recurring(format!(
+        "UPDATE compute_servers SET {assignments} WHERE uuid = ?"
+    ))
+    .bind_all(values)
+    .bind(uuid.to_string())
 }
 
 struct SetLock {

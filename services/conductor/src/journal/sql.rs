@@ -57,6 +57,13 @@ impl SqlBootJournal {
         self.journal.file().close().await;
     }
 
+    /// Whether the record of a guest has data for its config drive.
+    async fn has_config_drive(&self, uuid: ConsumerUuid) -> Result<bool, JournalError> {
+        let sql = "SELECT 1 FROM guest WHERE uuid = ? AND config_drive IS NOT NULL";
+        let select = Statement::new(sql).bind(uuid.to_string());
+        Ok(!self.journal.file().rows(select).await?.is_empty())
+    }
+
     /// Runs a statement on the tables of the conductor.
     fn execute(&self, statement: Statement) -> JournalFuture<'_, ()> {
         Box::pin(self.journal.file().execute(vec![statement]))
@@ -176,8 +183,10 @@ impl BootJournal for SqlBootJournal {
             .bind(uuid.to_string())
             .bind(ending);
         Box::pin(async move {
+            // Cutting the log costs several writes to the disk, and most guests have no config drive.
+            let drops_drive = !needs_drive && self.has_config_drive(uuid).await?;
             self.journal.change(uuid, vec![statement]).await?;
-            if !needs_drive {
+            if drops_drive {
                 self.journal.file().cut_log().await;
             }
             Ok(())

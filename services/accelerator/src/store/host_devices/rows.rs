@@ -60,6 +60,8 @@ pub(super) struct HostRows {
     pub(super) name: String,
     pub(super) devices: BTreeMap<String, StoredRow<DeviceRow>>,
     pub(super) deployables: BTreeMap<String, StoredRow<DeployableRow>>,
+    /// The reported attributes of each deployable, in their order.
+    pub(super) attributes: BTreeMap<i64, Vec<(String, String)>>,
     pub(super) handles: BTreeMap<String, (StoredRow<HandleRow>, bool)>,
 }
 
@@ -72,10 +74,12 @@ impl HostRows {
             name: name.to_owned(),
             devices: BTreeMap::new(),
             deployables: BTreeMap::new(),
+            attributes: BTreeMap::new(),
             handles: BTreeMap::new(),
         };
         host.read_devices(tx).await?;
         host.read_deployables(tx).await?;
+        host.read_attributes(tx).await?;
         host.read_handles(tx).await?;
         Ok(host)
     }
@@ -125,6 +129,20 @@ impl HostRows {
                 seen: false,
             };
             self.deployables.insert(row.text(1)?, kept);
+        }
+        Ok(())
+    }
+
+    async fn read_attributes(&mut self, tx: &mut Transaction) -> Result<(), AcceleratorTableError> {
+        let sql = "SELECT a.deployable_id, a.name, a.value FROM attributes a \
+                   JOIN deployables d ON d.id = a.deployable_id JOIN devices v ON v.id = d.device_id \
+                   WHERE v.hostname = ? AND a.reported = 1 ORDER BY a.id";
+        for row in tx.rows(Statement::new(sql).bind(&self.name)).await? {
+            let attribute = (row.text(1)?, row.text(2)?);
+            self.attributes
+                .entry(row.int(0)?)
+                .or_default()
+                .push(attribute);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Servers with Neutron ports, from `openstack server create` to an SSH login: the real Neutron, OVN, Open vSwitch, libvirt and QEMU.
 
 use std::cell::RefCell;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use berth_tests::peer::{
     AcceleratorPlugin, KeystoneSettings, Libvirtd, OpenStackShell, PortEvents, RealChassis,
     RealGlance, RealKeystone, RealNeutron, checkout, installed, output,
 };
+use berth_tests::scratch::Scratch;
 use http::Method;
 use serde_json::{Value, json};
 
@@ -152,6 +154,7 @@ async fn story() {
 
     sdk(&clients);
     ansible(&clients);
+    terraform(&clients);
 
     // Nothing is left, and the given ports are free.
     clients.tenant("server delete --wait web second");
@@ -202,6 +205,61 @@ fn ansible(clients: &Clients) {
     let ended = command.output().expect("it starts");
     let printed = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success(), "{printed}");
+}
+
+/// Terraform's OpenStack provider, if `BERTH_TERRAFORM_PROVIDER` names the folder of its program. The program `terraform` and
+/// the provider are in no registry of packages that the tests use.
+fn terraform(clients: &Clients) {
+    let Some(provider) = std::env::var_os("BERTH_TERRAFORM_PROVIDER") else {
+        return;
+    };
+    let scratch = Scratch::new().expect("a directory");
+    let config = scratch.join("terraform.rc");
+    let text = format!(
+        "provider_installation {{\n  dev_overrides {{\n    \"terraform-provider-openstack/openstack\" = {provider:?}\n  }}\n}}\n"
+    );
+    fs::write(&config, text).expect("a file");
+    let run = |arguments: &[&str]| {
+        let folder = checkout().join("tests/real_neutron/terraform");
+        let mut command = Command::new("terraform");
+        command
+            .arg(format!("-chdir={}", folder.display()))
+            .args(arguments)
+            .env("TF_CLI_CONFIG_FILE", &config)
+            .env("TF_DATA_DIR", scratch.join("data"))
+            .env("OS_CLIENT_CONFIG_FILE", &clients.clouds);
+        let ended = command.output().expect("terraform starts");
+        let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success(), "{arguments:?}: {printed}\n{errors}");
+        printed
+    };
+    let state = format!("-state={}", scratch.join("terraform.tfstate").display());
+    let apply = ["apply", "-auto-approve", "-no-color", &state];
+    let created = run(&apply);
+    assert!(
+        created.contains("Apply complete! Resources: 3 added"),
+        "{created}"
+    );
+    let address = run(&["output", "-raw", &state, "address"]);
+    assert!(address.starts_with("10.11.0."), "{address}");
+    let id = run(&["output", "-raw", &state, "id"]);
+    let shown = clients.tenant(&format!("server show {id}"));
+    assert_eq!(shown["status"], "ACTIVE", "{shown}");
+    // Nothing differs, after the provider has read all again.
+    run(&["plan", "-detailed-exitcode", "-no-color", &state]);
+    let changed = run(&[&apply[..], &["-var", "made_by=terraform again"]].concat());
+    assert!(
+        changed.contains("0 added, 1 changed, 0 destroyed"),
+        "{changed}"
+    );
+    let shown = clients.tenant(&format!("server show {id}"));
+    assert!(
+        shown["properties"].to_string().contains("terraform again"),
+        "{shown}"
+    );
+    let deleted = run(&["destroy", "-auto-approve", "-no-color", &state]);
+    assert!(deleted.contains("3 destroyed"), "{deleted}");
 }
 
 const SDK: &str = "

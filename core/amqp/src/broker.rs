@@ -66,7 +66,11 @@ pub struct Publication {
 impl fmt::Debug for Publication {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.body.len();
-        write!(f, "{bytes} bytes to {:?} {}", self.exchange, self.routing_key)
+        write!(
+            f,
+            "{bytes} bytes to {:?} {}",
+            self.exchange, self.routing_key
+        )
     }
 }
 

@@ -117,7 +117,8 @@ impl Messaging {
             expiration: Some(limits.timeout),
             ..publication(target, &request)
         };
-        self.publish_to_topic(publication, deadline, limits.timeout).await?;
+        self.publish_to_topic(publication, deadline, limits.timeout)
+            .await?;
         let object = format!("{} of {}", name, target.routing_key());
         match reply(call, deadline, limits, object).await? {
             Ok(result) => Ok(result),
@@ -136,7 +137,8 @@ impl Messaging {
     ) -> Result<(), MessagingError> {
         let limit = self.shared.options.rpc_response_timeout;
         let publication = publication(target, &method.request(context, None));
-        self.publish_to_topic(publication, Instant::now() + limit, limit).await
+        self.publish_to_topic(publication, Instant::now() + limit, limit)
+            .await
     }
 
     /// Sends a request to all servers of a topic. Nothing is declared: without servers there may be no exchange, and nobody needs the
@@ -155,7 +157,8 @@ impl Messaging {
             mandatory: false,
             expiration: None,
         };
-        self.publish(publication, Instant::now() + limit, limit).await
+        self.publish(publication, Instant::now() + limit, limit)
+            .await
     }
 
     async fn publish_to_topic(

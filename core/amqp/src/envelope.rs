@@ -120,10 +120,12 @@ impl RpcRequest {
             message.insert("namespace".to_owned(), json!(namespace));
         }
         if let Some(address) = &self.reply_to {
-            let timeout = address.call_monitor_timeout.map(|it| match it.subsec_nanos() {
-                0 => json!(it.as_secs()),
-                _ => json!(it.as_secs_f64()),
-            });
+            let timeout = address
+                .call_monitor_timeout
+                .map(|it| match it.subsec_nanos() {
+                    0 => json!(it.as_secs()),
+                    _ => json!(it.as_secs_f64()),
+                });
             message.insert("_msg_id".to_owned(), json!(address.message_id));
             message.insert("_reply_q".to_owned(), json!(address.queue));
             message.insert("_timeout".to_owned(), json!(timeout));
@@ -239,12 +241,18 @@ fn position(error: &serde_json::Error) -> String {
         serde_json::error::Category::Data => "it is another type",
         _ => "it is no JSON",
     };
-    format!("{problem} (line {}, column {})", error.line(), error.column())
+    format!(
+        "{problem} (line {}, column {})",
+        error.line(),
+        error.column()
+    )
 }
 
 fn closed(message: Map<String, Value>) -> Vec<u8> {
     let text = Value::Object(message).to_string();
-    json!({VERSION_KEY: VERSION, MESSAGE_KEY: text}).to_string().into_bytes()
+    json!({VERSION_KEY: VERSION, MESSAGE_KEY: text})
+        .to_string()
+        .into_bytes()
 }
 
 fn required_text(

@@ -51,9 +51,8 @@ impl RemoteFailure {
     /// The failure that oslo.messaging has for a version that its server does not have.
     #[must_use]
     pub fn unsupported_version(version: &str, method: &str) -> Self {
-        let message = format!(
-            "Endpoint does not support RPC version {version}. Attempted method: {method}"
-        );
+        let message =
+            format!("Endpoint does not support RPC version {version}. Attempted method: {method}");
         Self::new(Self::DISPATCHER, "UnsupportedVersion", &message)
     }
 
@@ -84,7 +83,9 @@ impl RemoteFailure {
             (Some(Ok(Value::Object(object))), _) => object,
             (None, Value::Object(object)) => object.clone(),
             _ => {
-                let text = failure.as_str().map_or_else(|| failure.to_string(), str::to_owned);
+                let text = failure
+                    .as_str()
+                    .map_or_else(|| failure.to_string(), str::to_owned);
                 return Self::new("", "", &text);
             }
         };
@@ -96,8 +97,16 @@ impl RemoteFailure {
             class: text("class"),
             module: text("module"),
             message: text("message"),
-            args: object.get("args").and_then(Value::as_array).cloned().unwrap_or_default(),
-            kwargs: object.get("kwargs").and_then(Value::as_object).cloned().unwrap_or_default(),
+            args: object
+                .get("args")
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default(),
+            kwargs: object
+                .get("kwargs")
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default(),
         }
     }
 }
@@ -129,7 +138,10 @@ mod tests {
         let mut failure = RemoteFailure::nova("ComputeHostNotFound", "Compute host cmp1 is gone");
         failure.kwargs.insert("host".to_owned(), json!("cmp1"));
         assert_eq!(RemoteFailure::from_json(&failure.to_json()), failure);
-        assert_eq!(failure.to_string(), "ComputeHostNotFound: Compute host cmp1 is gone");
+        assert_eq!(
+            failure.to_string(),
+            "ComputeHostNotFound: Compute host cmp1 is gone"
+        );
         assert!(failure.is_nova("ComputeHostNotFound") && !failure.is_nova("InstanceNotFound"));
     }
 
@@ -141,7 +153,13 @@ mod tests {
 
     #[test]
     fn a_failure_of_another_shape_is_still_a_failure() {
-        for odd in [json!("not json"), json!("[1]"), json!(5), json!("{\"message\": 3}"), json!({})] {
+        for odd in [
+            json!("not json"),
+            json!("[1]"),
+            json!(5),
+            json!("{\"message\": 3}"),
+            json!({}),
+        ] {
             let read = RemoteFailure::from_json(&odd);
             assert_eq!(read.class, "", "{odd}");
         }

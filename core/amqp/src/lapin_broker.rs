@@ -145,7 +145,9 @@ impl LapinConnection {
         }
         let channel = self.channel("publish to", exchange).await?;
         let selected = channel.confirm_select(ConfirmSelectOptions::default());
-        selected.await.map_err(|error| failed("publish to", exchange, &error))?;
+        selected
+            .await
+            .map_err(|error| failed("publish to", exchange, &error))?;
         channels.insert(exchange.to_owned(), channel.clone());
         Ok(channel)
     }
@@ -268,9 +270,7 @@ fn short(object: &'static str, name: &str) -> Result<ShortString, MessagingError
 /// The reply code and the text, if the broker closed a channel or the connection with one.
 fn reply_code(error: &lapin::Error) -> Option<(u16, String)> {
     match error.kind() {
-        ErrorKind::ProtocolError(error) => {
-            Some((error.get_id(), error.get_message().to_string()))
-        }
+        ErrorKind::ProtocolError(error) => Some((error.get_id(), error.get_message().to_string())),
         _ => None,
     }
 }

@@ -52,7 +52,9 @@ pub(crate) fn random_id() -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectionState {
     /// No broker is connected, because of this. Attempts go on.
-    Connecting { reason: String },
+    Connecting {
+        reason: String,
+    },
     /// Calls can be made, and everything that is served is consumed.
     Connected,
     Closed,
@@ -164,7 +166,9 @@ impl Messaging {
         self.shared.closed.cancel();
         let mut link = self.shared.link.subscribe();
         // An error would say that the link's sender is gone, but this handle has it.
-        link.wait_for(|link| matches!(link, Link::Closed)).await.ok();
+        link.wait_for(|link| matches!(link, Link::Closed))
+            .await
+            .ok();
     }
 
     /// The connection, as soon as there is one.
@@ -224,10 +228,16 @@ mod tests {
         let digits = name.as_str().strip_prefix("reply_").unwrap();
         assert!(digits.len() == 32 && digits.chars().all(|it| it.is_ascii_hexdigit()));
         assert_ne!(name, ReplyQueueName::by_options(&options, "cmp1", "1"));
-        let managed = MessagingOptions { use_queue_manager: true, ..options };
+        let managed = MessagingOptions {
+            use_queue_manager: true,
+            ..options
+        };
         let name = ReplyQueueName::by_options(&managed, "cmp1", "7f");
         assert_eq!(name.as_str(), "reply_cmp1:berth:7f");
-        let named = MessagingOptions { hostname: Some("gpu-01".to_owned()), ..managed };
+        let named = MessagingOptions {
+            hostname: Some("gpu-01".to_owned()),
+            ..managed
+        };
         let name = ReplyQueueName::by_options(&named, "cmp1", "7f");
         assert_eq!(name.as_str(), "reply_gpu-01:berth:7f");
     }

@@ -48,7 +48,10 @@ impl PendingCalls {
     }
 
     /// Expects the reply to a message.
-    pub(crate) fn expect(self: &Arc<Self>, message_id: &str) -> Result<PendingCall, MessagingError> {
+    pub(crate) fn expect(
+        self: &Arc<Self>,
+        message_id: &str,
+    ) -> Result<PendingCall, MessagingError> {
         let mut calls = self.lock();
         if calls.len() >= LIMIT {
             return Err(MessagingError::TooManyCalls { limit: LIMIT });
@@ -108,7 +111,10 @@ mod tests {
     async fn a_reply_reaches_its_call_once_and_a_late_one_nobody() {
         let calls = Arc::new(PendingCalls::default());
         let (mut first, second) = (calls.expect("1").unwrap(), calls.expect("2").unwrap());
-        let end = |id: &str| RpcReply::End { message_id: id.to_owned(), outcome: Ok(json!(id)) };
+        let end = |id: &str| RpcReply::End {
+            message_id: id.to_owned(),
+            outcome: Ok(json!(id)),
+        };
         assert!(calls.deliver(end("1")));
         assert!(!calls.deliver(end("1")) && !calls.deliver(end("3")));
         assert_eq!((&mut first.end).await.unwrap(), Ok(Ok(json!("1"))));
@@ -128,7 +134,9 @@ mod tests {
     #[test]
     fn the_number_of_calls_is_bounded() {
         let calls = Arc::new(PendingCalls::default());
-        let held: Vec<_> = (0..LIMIT).map(|it| calls.expect(&it.to_string()).unwrap()).collect();
+        let held: Vec<_> = (0..LIMIT)
+            .map(|it| calls.expect(&it.to_string()).unwrap())
+            .collect();
         let error = calls.expect("one more").unwrap_err();
         assert_eq!(error, MessagingError::TooManyCalls { limit: LIMIT });
         drop(held);

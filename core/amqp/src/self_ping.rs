@@ -32,7 +32,8 @@ impl Messaging {
         let arg = json!(self.shared.reply_queue.as_str());
         let args = Map::from_iter([("arg".to_owned(), arg)]);
         let ping = RpcMethod::new(PING_METHOD, "1.0", args).in_namespace(PING_NAMESPACE);
-        self.call(target, context, ping, CallLimits::from(limit)).await?;
+        self.call(target, context, ping, CallLimits::from(limit))
+            .await?;
         Ok(started.elapsed())
     }
 }

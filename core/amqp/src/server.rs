@@ -243,7 +243,9 @@ impl RpcDelivery {
             };
             let body = alive.encode(&random_id());
             // The next one follows; if none arrives, the caller gives up, which its reply then tells.
-            self.send(address, body, Instant::now() + pause, pause).await.ok();
+            self.send(address, body, Instant::now() + pause, pause)
+                .await
+                .ok();
         }
     }
 

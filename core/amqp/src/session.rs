@@ -96,44 +96,59 @@ impl Session {
             failures = if was_connected { 1 } else { failures + 1 };
             next = next.wrapping_add(1);
             tracing::warn!(reason, "the connection to the message broker failed");
-            self.end_connection(&reason, Link::Down { reason: reason.clone() });
-            let pause = self.shared.options.retry_pause(failures, self.rng.fraction());
+            self.end_connection(&reason);
+            let pause = self
+                .shared
+                .options
+                .retry_pause(failures, self.rng.fraction());
             // The other brokers are tried at once.
             if was_connected || usize::try_from(failures).unwrap_or(usize::MAX) % brokers == 0 {
                 closed.run_until_cancelled(sleep(pause)).await;
             }
         }
-        self.end_connection("the messaging was closed", Link::Closed);
+        self.shared.link.send_replace(Link::Closed);
+        self.end_connection("the messaging was closed");
     }
 
     /// Stops consumers and ends the calls under way.
-    fn end_connection(&mut self, reason: &str, link: Link) {
+    fn end_connection(&mut self, reason: &str) {
         self.consumers = JoinSet::new();
-        self.shared.link.send_replace(link);
-        self.shared.pending.fail_all(&MessagingError::ConnectionLost {
-            operation: "wait for",
-            object: "a reply".to_owned(),
-            reason: reason.to_owned(),
-        });
+        self.shared
+            .pending
+            .fail_all(&MessagingError::ConnectionLost {
+                operation: "wait for",
+                object: "a reply".to_owned(),
+                reason: reason.to_owned(),
+            });
     }
 
     /// Connects, and serves the connection until it fails. Returns why, and whether it had been connected.
     async fn connect_once(&mut self, broker: usize) -> (String, bool) {
         let shared = Arc::clone(&self.shared);
         let broker = &shared.url.brokers()[broker];
+        let down = |reason: &str| {
+            let reason = reason.to_owned();
+            shared.link.send_replace(Link::Down { reason });
+        };
         let connecting = shared.connector.connect(broker, shared.url.virtual_host());
         let connecting = timeout(CONNECT_LIMIT, connecting);
         let connection = match shared.closed.run_until_cancelled(connecting).await {
             None => return ("the messaging was closed".to_owned(), false),
             Some(Err(_)) => {
                 let seconds = CONNECT_LIMIT.as_secs();
-                return (format!("{broker} did not accept a connection in {seconds} s"), false);
+                let reason = format!("{broker} did not accept a connection in {seconds} s");
+                down(&reason);
+                return (reason, false);
             }
-            Some(Ok(Err(error))) => return (error.to_string(), false),
+            Some(Ok(Err(error))) => {
+                down(&error.to_string());
+                return (error.to_string(), false);
+            }
             Some(Ok(Ok(connection))) => connection,
         };
         let outcome = self.serve_connection(&connection).await;
-        // Publishers that still have the connection must fail before the calls under way are ended.
+        // New messages wait from now on. Those that still have the connection fail with it, and then the calls under way are ended.
+        down(&outcome.0);
         timeout(CLOSE_LIMIT, connection.close()).await.ok();
         outcome
     }
@@ -145,7 +160,9 @@ impl Session {
             Some(Err(error)) => return (error.to_string(), false),
             Some(Ok(())) => {}
         }
-        self.shared.link.send_replace(Link::Up(Arc::clone(connection)));
+        self.shared
+            .link
+            .send_replace(Link::Up(Arc::clone(connection)));
         tracing::info!(broker = ?connection, "connected to the message broker");
         let mut failed = std::pin::pin!(connection.failed());
         loop {
@@ -182,7 +199,10 @@ impl Session {
     }
 
     /// Declares and consumes everything anew.
-    async fn restore(&mut self, connection: &Arc<dyn AmqpConnection>) -> Result<(), MessagingError> {
+    async fn restore(
+        &mut self,
+        connection: &Arc<dyn AmqpConnection>,
+    ) -> Result<(), MessagingError> {
         self.consumers = JoinSet::new();
         self.servers.retain(|served| !served.requests.is_closed());
         let name = self.shared.reply_queue.as_str();
@@ -250,7 +270,10 @@ impl Session {
         if consumer.receiver.is_gone() {
             return Ok(());
         }
-        tracing::warn!(queue = consumer.queue, "the broker cancelled the consumer of a queue");
+        tracing::warn!(
+            queue = consumer.queue,
+            "the broker cancelled the consumer of a queue"
+        );
         let connection = Arc::clone(connection);
         let options = &self.shared.options;
         let (delay, prefetch) = (options.kombu_reconnect_delay, options.prefetch());

@@ -20,7 +20,10 @@ use tokio_util::compat::{Compat, TokioAsyncReadCompatExt as _};
 /// A connected socket.
 pub(crate) type BrokerSocket = Compat<Box<dyn Socket>>;
 
-pub(crate) trait Socket: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin {}
+pub(crate) trait Socket:
+    tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin
+{
+}
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin> Socket for S {}
 

@@ -30,8 +30,7 @@ pub(crate) fn client_config(
         Some(key) => ("ssl_key_file", key),
         None => ("ssl_cert_file", certificate),
     };
-    let key =
-        PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(option, path, &error))?;
+    let key = PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(option, path, &error))?;
     let config = builder.with_client_auth_cert(chain, key);
     let config = config.map_err(|error| unusable(option, path, &error))?;
     Ok(Some(Arc::new(config)))
@@ -79,7 +78,10 @@ mod tests {
     #[test]
     fn a_file_that_is_no_certificate_is_named_with_its_option() {
         let folder = tempfile::tempdir().unwrap();
-        let (empty, absent) = (folder.path().join("empty.pem"), folder.path().join("absent"));
+        let (empty, absent) = (
+            folder.path().join("empty.pem"),
+            folder.path().join("absent"),
+        );
         std::fs::write(&empty, "").unwrap();
         let with = |ca: &Path, certificate: Option<&Path>| {
             let options = MessagingOptions {
@@ -91,9 +93,16 @@ mod tests {
             client_config(&options).unwrap_err().to_string()
         };
         let error = with(&empty, None);
-        assert!(error.contains("ssl_ca_file") && error.contains("empty.pem"), "{error}");
+        assert!(
+            error.contains("ssl_ca_file") && error.contains("empty.pem"),
+            "{error}"
+        );
         assert!(error.contains("no certificate"), "{error}");
         assert!(with(&absent, None).contains("absent"));
-        assert!(client_config(&MessagingOptions::default()).unwrap().is_none());
+        assert!(
+            client_config(&MessagingOptions::default())
+                .unwrap()
+                .is_none()
+        );
     }
 }

@@ -172,8 +172,14 @@ fn mirrored_or_quorum(
     arguments.insert("x-queue-type", text("quorum"));
     for (name, limit) in [
         ("x-delivery-limit", options.rabbit_quorum_delivery_limit),
-        ("x-max-in-memory-length", options.rabbit_quorum_max_memory_length),
-        ("x-max-in-memory-bytes", options.rabbit_quorum_max_memory_bytes),
+        (
+            "x-max-in-memory-length",
+            options.rabbit_quorum_max_memory_length,
+        ),
+        (
+            "x-max-in-memory-bytes",
+            options.rabbit_quorum_max_memory_bytes,
+        ),
     ] {
         if limit > 0 {
             arguments.insert(name, QueueArgument::Number(limit.into()));

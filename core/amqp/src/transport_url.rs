@@ -60,7 +60,9 @@ pub enum TransportUrlError {
         "transport_url has an IPv6 address without its brackets at broker {broker}, counted from 1; write [ADDRESS]:PORT"
     )]
     Brackets { broker: usize },
-    #[error("transport_url has a wrong percent-encoding in its {part}; write %25 for a percent sign")]
+    #[error(
+        "transport_url has a wrong percent-encoding in its {part}; write %25 for a percent sign"
+    )]
     Encoding { part: &'static str },
     #[error("transport_url has options after a question mark; set them in [oslo_messaging_rabbit]")]
     Query,
@@ -189,12 +191,20 @@ mod tests {
         assert_eq!((second.host.as_str(), second.port), ("fd00::2", 5672));
         assert_eq!(second.username, "us@er");
         assert_eq!(second.to_string(), "[fd00::2]:5672");
-        assert_eq!((third.host.as_str(), third.username.as_str()), ("plain", ""));
+        assert_eq!(
+            (third.host.as_str(), third.username.as_str()),
+            ("plain", "")
+        );
     }
 
     #[test]
     fn no_virtual_host_is_the_one_named_slash() {
-        for text in ["rabbit://h", "rabbit://h/", "rabbit://h/%2F", "rabbit://h//"] {
+        for text in [
+            "rabbit://h",
+            "rabbit://h/",
+            "rabbit://h/%2F",
+            "rabbit://h//",
+        ] {
             assert_eq!(parsed(text).virtual_host(), "/", "{text}");
         }
     }
@@ -203,7 +213,10 @@ mod tests {
     fn a_password_is_never_shown() {
         let url = parsed("rabbit://os:hunter2@mq1/");
         let shown = format!("{url:?} {url:#?} {}", url.brokers()[0]);
-        assert!(!shown.contains("hunter2") && shown.contains("os@mq1:5672"), "{shown}");
+        assert!(
+            !shown.contains("hunter2") && shown.contains("os@mq1:5672"),
+            "{shown}"
+        );
     }
 
     #[test]
@@ -212,13 +225,22 @@ mod tests {
             ("mq1:5672", "no scheme"),
             ("kafka://a:hunter2@mq1", "only rabbit"),
             ("rabbit:///nova", "empty host"),
-            ("rabbit://a:hunter2@mq1,a:hunter2@:5672/", "empty host at broker 2"),
+            (
+                "rabbit://a:hunter2@mq1,a:hunter2@:5672/",
+                "empty host at broker 2",
+            ),
             ("rabbit://a:hunter2@mq1:0/", "1 to 65535"),
             ("rabbit://a:hunter2@mq1:70000/", "1 to 65535"),
             ("rabbit://a:hunter2@fd00::2/", "brackets"),
             ("rabbit://a:hunter2@[fd00::2/", "brackets"),
-            ("rabbit://a:hunter2%4@mq1/", "percent-encoding in its password"),
-            ("rabbit://a:hunter2%ff@mq1/", "percent-encoding in its password"),
+            (
+                "rabbit://a:hunter2%4@mq1/",
+                "percent-encoding in its password",
+            ),
+            (
+                "rabbit://a:hunter2%ff@mq1/",
+                "percent-encoding in its password",
+            ),
             ("rabbit://a:hunter2@mq1/?ssl=1", "question mark"),
         ] {
             let error = text.parse::<TransportUrl>().unwrap_err().to_string();

@@ -51,7 +51,11 @@ fn recorded_replies_are_read_and_what_is_written_is_read_the_same() {
     let mut failures = 0;
     for it in recorded().iter().filter(|it| it.pattern == "reply") {
         let reply = RpcReply::decode(&it.body).unwrap();
-        let RpcReply::End { outcome, message_id } = &reply else {
+        let RpcReply::End {
+            outcome,
+            message_id,
+        } = &reply
+        else {
             panic!("{:?}", it.message)
         };
         match outcome {
@@ -73,12 +77,18 @@ fn recorded_replies_are_read_and_what_is_written_is_read_the_same() {
 
 #[test]
 fn a_reply_without_an_end_and_without_a_result_is_a_sign_of_life() {
-    let alive = RpcReply::KeepAlive { message_id: "m".to_owned() };
+    let alive = RpcReply::KeepAlive {
+        message_id: "m".to_owned(),
+    };
     let message = message_of(&alive.encode("u"));
     assert_eq!(message["ending"], false);
     assert_eq!(RpcReply::decode(&alive.encode("u")), Ok(alive));
-    let first_of_two = body(&json!({"_msg_id": "m", "result": 5, "failure": null, "ending": false}));
-    let end = RpcReply::End { message_id: "m".to_owned(), outcome: Ok(json!(5)) };
+    let first_of_two =
+        body(&json!({"_msg_id": "m", "result": 5, "failure": null, "ending": false}));
+    let end = RpcReply::End {
+        message_id: "m".to_owned(),
+        outcome: Ok(json!(5)),
+    };
     assert_eq!(RpcReply::decode(&first_of_two), Ok(end));
 }
 
@@ -89,7 +99,13 @@ fn a_monitored_call_says_how_long_its_caller_waits() {
             "method": "m", "args": {}, "_msg_id": "i", "_reply_q": "q", "_timeout": timeout,
         })))
     };
-    let timeout = |value| request(value).unwrap().reply_to.unwrap().call_monitor_timeout;
+    let timeout = |value| {
+        request(value)
+            .unwrap()
+            .reply_to
+            .unwrap()
+            .call_monitor_timeout
+    };
     assert_eq!(timeout(json!(60)), Some(Duration::from_secs(60)));
     assert_eq!(timeout(json!(0.5)), Some(Duration::from_millis(500)));
     assert_eq!(timeout(json!(0)), None);
@@ -107,14 +123,32 @@ fn bad_bodies_are_refused_with_the_key_and_without_their_values() {
         (b"[1]".to_vec(), "it is another type"),
         (b"{hunter2".to_vec(), "it is no JSON"),
         (b"{}".to_vec(), "no oslo.version"),
-        (br#"{"oslo.version":"3.0","oslo.message":"{}"}"#.to_vec(), "version 3.0"),
-        (br#"{"oslo.version":"2.0","oslo.message":{}}"#.to_vec(), "no text oslo.message"),
-        (br#"{"oslo.version":"2.1","oslo.message":"hunter2"}"#.to_vec(), "not a JSON object"),
+        (
+            br#"{"oslo.version":"3.0","oslo.message":"{}"}"#.to_vec(),
+            "version 3.0",
+        ),
+        (
+            br#"{"oslo.version":"2.0","oslo.message":{}}"#.to_vec(),
+            "no text oslo.message",
+        ),
+        (
+            br#"{"oslo.version":"2.1","oslo.message":"hunter2"}"#.to_vec(),
+            "not a JSON object",
+        ),
         (body(&json!({"args": {}})), "no method"),
-        (body(&json!({"method": 5, "args": {}})), "method of the message has to be a text"),
-        (body(&json!({"method": "m", "args": "hunter2"})), "args of the message"),
+        (
+            body(&json!({"method": 5, "args": {}})),
+            "method of the message has to be a text",
+        ),
+        (
+            body(&json!({"method": "m", "args": "hunter2"})),
+            "args of the message",
+        ),
         (body(&json!({"method": "m", "_msg_id": "i"})), "no _reply_q"),
-        (body(&json!({"method": "m", "_unique_id": ["hunter2"]})), "_unique_id of the message"),
+        (
+            body(&json!({"method": "m", "_unique_id": ["hunter2"]})),
+            "_unique_id of the message",
+        ),
     ];
     for (body, expected) in cases {
         let error = RpcRequest::decode(&body).unwrap_err().to_string();
@@ -132,7 +166,10 @@ fn debug_shows_no_argument_and_no_token() {
     })))
     .unwrap();
     let shown = format!("{request:?}");
-    assert!(shown.contains("new_pass") && !shown.contains("hunter"), "{shown}");
+    assert!(
+        shown.contains("new_pass") && !shown.contains("hunter"),
+        "{shown}"
+    );
 }
 
 proptest! {

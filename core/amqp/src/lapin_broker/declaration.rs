@@ -34,7 +34,11 @@ pub(super) async fn declare(
     }
     for queue in &topology.queues {
         let name = &queue.name;
-        if there(connection, name, async |channel| declare_queue(channel, queue, true).await).await? {
+        if there(connection, name, async |channel| {
+            declare_queue(channel, queue, true).await
+        })
+        .await?
+        {
             continue;
         }
         let channel = connection.channel(DECLARE, name).await?;
@@ -109,7 +113,9 @@ async fn declare_exchange(
         ..ExchangeDeclareOptions::default()
     };
     let name = exchange.name.as_str().into();
-    channel.exchange_declare(name, kind, options, FieldTable::default()).await
+    channel
+        .exchange_declare(name, kind, options, FieldTable::default())
+        .await
 }
 
 async fn declare_queue(channel: &Channel, queue: &AmqpQueue, passive: bool) -> lapin::Result<()> {
@@ -130,7 +136,9 @@ async fn declare_queue(channel: &Channel, queue: &AmqpQueue, passive: bool) -> l
         };
         arguments.insert((*name).into(), value);
     }
-    channel.queue_declare(queue.name.as_str().into(), options, arguments).await?;
+    channel
+        .queue_declare(queue.name.as_str().into(), options, arguments)
+        .await?;
     Ok(())
 }
 

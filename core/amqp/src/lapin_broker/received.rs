@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures_core::Stream;
+use futures_util::StreamExt as _;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream;
-use futures_util::StreamExt as _;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicRejectOptions};
 use lapin::types::AMQPValue;

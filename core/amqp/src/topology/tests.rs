@@ -82,7 +82,10 @@ fn quorum_queues_and_streams_are_those_that_oslo_messaging_declared() {
     assert_eq!(names, ["compute", "compute.gpu-01"]);
     for queue in &topics.queues {
         assert!(queue.durable);
-        assert_eq!(arguments(queue), json!([["x-queue-type", "longstr", "quorum"]]));
+        assert_eq!(
+            arguments(queue),
+            json!([["x-queue-type", "longstr", "quorum"]])
+        );
     }
 
     let fanout = Topology::of_fanout(&options, "compute-alt", UNIQUE);
@@ -90,14 +93,20 @@ fn quorum_queues_and_streams_are_those_that_oslo_messaging_declared() {
     assert_eq!(fanout.queues[0].name, "compute-alt_fanout");
     assert_eq!(
         arguments(&fanout.queues[0]),
-        json!([["x-max-age", "longstr", "1800s"], ["x-queue-type", "longstr", "stream"]])
+        json!([
+            ["x-max-age", "longstr", "1800s"],
+            ["x-queue-type", "longstr", "stream"]
+        ])
     );
 
     let replies = Topology::of_replies(&options, "reply_gpu-01:berth:1");
     assert!(replies.queues[0].durable && replies.exchanges.is_empty());
     assert_eq!(
         arguments(&replies.queues[0]),
-        json!([["x-expires", "signedint", 1_800_000], ["x-queue-type", "longstr", "quorum"]])
+        json!([
+            ["x-expires", "signedint", 1_800_000],
+            ["x-queue-type", "longstr", "quorum"]
+        ])
     );
 }
 
@@ -124,7 +133,11 @@ fn limits_of_quorum_queues_are_arguments_only_when_set() {
         rabbit_quorum_queue: false,
         ..options
     };
-    assert!(Topology::of_topic(&classic, "nova", "compute", "h").queues[0].arguments.is_empty());
+    assert!(
+        Topology::of_topic(&classic, "nova", "compute", "h").queues[0]
+            .arguments
+            .is_empty()
+    );
 }
 
 #[test]
@@ -144,5 +157,8 @@ fn mirrored_durable_and_deleted_queues_follow_their_options() {
     let replies = &Topology::of_replies(&options, "reply").queues[0];
     assert!(!replies.durable && !replies.auto_delete);
     assert_eq!(arguments(replies), mirrored);
-    assert_eq!(arguments(&Topology::of_fanout(&options, "t", "u").queues[0]), mirrored);
+    assert_eq!(
+        arguments(&Topology::of_fanout(&options, "t", "u").queues[0]),
+        mirrored
+    );
 }

@@ -13,7 +13,8 @@ use crate::certificates::Certificates;
 use crate::process::{command, log_to, only, peers, spawn, wait_until};
 
 /// Listen on loopback only, start no port mapper, and use one scheduler thread that does not spin.
-const ERLANG: &str = "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false +S 1 +sbwt none";
+const ERLANG: &str =
+    "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false +S 1 +sbwt none";
 
 pub(crate) struct Broker {
     pub(crate) port: u16,
@@ -116,21 +117,30 @@ fn start_mapper(port: u16, folder: &Path) -> Child {
     mapper.args(["-address", "127.0.0.1", "-port", &port.to_string()]);
     log_to(&mut mapper, &folder.join("epmd.log"));
     let child = spawn(mapper);
-    wait_until("epmd starts", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    wait_until("epmd starts", || {
+        TcpStream::connect(("127.0.0.1", port)).is_ok()
+    });
     child
 }
 
 fn start_server(distribution: u16, mapper_port: u16, folder: &Path) -> Child {
     let system = peers().join("rabbitmq/system/usr/lib");
-    let server = only(&system.join("rabbitmq/lib"), "rabbitmq_server-").join("sbin/rabbitmq-server");
+    let server =
+        only(&system.join("rabbitmq/lib"), "rabbitmq_server-").join("sbin/rabbitmq-server");
     let path = std::env::var("PATH").unwrap_or_default();
     let mut server = command(&server);
     server
-        .env("PATH", format!("{}:{path}", system.join("erlang/bin").display()))
+        .env(
+            "PATH",
+            format!("{}:{path}", system.join("erlang/bin").display()),
+        )
         .env("HOME", folder)
         .env("ERL_EPMD_ADDRESS", "127.0.0.1")
         .env("ERL_EPMD_PORT", mapper_port.to_string())
-        .env("RABBITMQ_NODENAME", format!("amqp-{distribution}@localhost"))
+        .env(
+            "RABBITMQ_NODENAME",
+            format!("amqp-{distribution}@localhost"),
+        )
         .env("RABBITMQ_DIST_PORT", distribution.to_string())
         .env("RABBITMQ_MNESIA_BASE", folder.join("mnesia"))
         .env("RABBITMQ_LOG_BASE", folder)

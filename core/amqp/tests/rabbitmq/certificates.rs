@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 pub(crate) struct Certificates {
     pub(crate) authority: PathBuf,
@@ -24,8 +24,13 @@ impl Certificates {
         };
         let issue = |name: &str| {
             let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-            (params.signed_by(&key, &authority).unwrap().pem(), key.serialize_pem())
+            let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+            // With the authority's own name, a certificate counts as signed by itself.
+            params.distinguished_name.push(DnType::CommonName, name);
+            (
+                params.signed_by(&key, &authority).unwrap().pem(),
+                key.serialize_pem(),
+            )
         };
         let (server, server_key) = issue("127.0.0.1");
         let (client, client_key) = issue("cmp1");

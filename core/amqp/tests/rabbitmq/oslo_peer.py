@@ -12,6 +12,8 @@ import types
 import kombu
 import oslo_messaging
 from oslo_config import cfg
+from oslo_messaging._drivers import amqp
+from oslo_messaging._drivers import impl_rabbit
 
 # What the service of the other side raises, and what it may raise here again.
 exception = types.ModuleType('nova.exception')
@@ -28,7 +30,8 @@ exception.ComputeHostNotFound = ComputeHostNotFound
 sys.modules['nova'] = types.ModuleType('nova')
 sys.modules['nova.exception'] = exception
 
-conf = cfg.ConfigOpts()
+# oslo.messaging registers some of its options here alone.
+conf = cfg.CONF
 conf(['--config-file', sys.argv[2]], project='peer')
 url = sys.argv[1]
 transport = oslo_messaging.get_rpc_transport(
@@ -88,6 +91,9 @@ def do(order):
         client(order).cast(
             order.get('context', {}), order['method'], **order['args'])
         return 'sent'
+    if what == 'defaults':
+        options = impl_rabbit.rabbit_opts + amqp.amqp_opts
+        return {option.dest: option.default for option in options}
     if what == 'casts':
         with arrived:
             arrived.wait_for(lambda: len(casts) >= order['count'], 30)

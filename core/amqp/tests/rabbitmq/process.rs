@@ -15,22 +15,41 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// The folder that `make peers` filled, with RabbitMQ and the Python environment of the real services.
 pub(crate) fn peers() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let folder = std::env::var_os("BERTH_PEERS").map_or_else(|| checkout.join("target/peers"), PathBuf::from);
-    assert!(folder.join("stamp").is_file(), "{} has no peers: run make peers", folder.display());
+    let folder = std::env::var_os("BERTH_PEERS")
+        .map_or_else(|| checkout.join("target/peers"), PathBuf::from);
+    assert!(
+        folder.join("stamp").is_file(),
+        "{} has no peers: run make peers",
+        folder.display()
+    );
     folder
 }
 
 /// The folder below `parent` whose name is a prefix and a version.
 pub(crate) fn only(parent: &Path, prefix: &str) -> PathBuf {
-    let entries = parent.read_dir().unwrap().map(|entry| entry.unwrap().path());
-    let named = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(prefix);
-    entries.into_iter().find(named).unwrap_or_else(|| panic!("{prefix} in {}", parent.display()))
+    let entries = parent
+        .read_dir()
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let named = |path: &PathBuf| {
+        path.file_name()
+            .unwrap()
+            .to_string_lossy()
+            .starts_with(prefix)
+    };
+    entries
+        .into_iter()
+        .find(named)
+        .unwrap_or_else(|| panic!("{prefix} in {}", parent.display()))
 }
 
 /// A program that the kernel kills when the tests end.
 pub(crate) fn command(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program).stdin(Stdio::null());
+    command
+        .args(["--pdeathsig", "KILL", "--"])
+        .arg(program)
+        .stdin(Stdio::null());
     command.process_group(0);
     command
 }
@@ -62,7 +81,11 @@ pub(crate) fn spawn(command: Command) -> Child {
 pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_true() {
-        assert!(begin.elapsed() < LIMIT, "{what}: not in {} s", LIMIT.as_secs());
+        assert!(
+            begin.elapsed() < LIMIT,
+            "{what}: not in {} s",
+            LIMIT.as_secs()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -35,7 +35,7 @@ impl Broker {
     }
 
     pub(crate) fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let certificates = Certificates::write(folder.path());
         let [port, tls_port, distribution, mapper_port] = free_ports();
         let path = |name: &str| folder.path().join(name).display().to_string();

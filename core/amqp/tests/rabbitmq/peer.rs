@@ -22,9 +22,11 @@ pub(crate) struct OsloPeer {
 impl OsloPeer {
     /// Starts one with these options in its `[oslo_messaging_rabbit]`.
     pub(crate) fn start(url: &str, options: &MessagingOptions) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let configuration = folder.path().join("peer.conf");
-        let mut text = "[oslo_messaging_rabbit]\n".to_owned();
+        // The queue manager of oslo.messaging locks a file.
+        let locks = folder.path().display();
+        let mut text = format!("[oslo_concurrency]\nlock_path = {locks}\n[oslo_messaging_rabbit]\n");
         for option in options.values().iter().filter(|it| !it.value.is_null()) {
             let value = match &option.value {
                 Value::String(text) => text.clone(),

@@ -1,11 +1,12 @@
 //! The client's side: calls, casts and fanout casts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep_until};
 
-use crate::broker::{Publication, PublishOutcome};
+use crate::broker::{AmqpConnection, Publication, PublishOutcome};
 use crate::context::RpcContext;
 use crate::envelope::{ReplyAddress, RpcArguments, RpcRequest};
 use crate::error::{CallError, MessagingError};
@@ -104,6 +105,8 @@ impl Messaging {
         limits: CallLimits,
     ) -> Result<Value, CallError> {
         let deadline = Instant::now() + limits.timeout;
+        let connection = self.connection(deadline, limits.timeout).await?;
+        // From here on the call ends with its connection. While it waits for one, attempts that fail are nothing to it.
         let message_id = random_id();
         let call = self.shared.pending.expect(&message_id)?;
         let name = method.name.clone();
@@ -117,7 +120,7 @@ impl Messaging {
             expiration: Some(limits.timeout),
             ..publication(target, &request)
         };
-        self.publish_to_topic(publication, deadline, limits.timeout)
+        self.publish_to_topic(&connection, publication, deadline, limits.timeout)
             .await?;
         let object = format!("{} of {}", name, target.routing_key());
         match reply(call, deadline, limits, object).await? {
@@ -136,8 +139,10 @@ impl Messaging {
         method: RpcMethod,
     ) -> Result<(), MessagingError> {
         let limit = self.shared.options.rpc_response_timeout;
+        let deadline = Instant::now() + limit;
         let publication = publication(target, &method.request(context, None));
-        self.publish_to_topic(publication, Instant::now() + limit, limit)
+        let connection = self.connection(deadline, limit).await?;
+        self.publish_to_topic(&connection, publication, deadline, limit)
             .await
     }
 
@@ -163,13 +168,15 @@ impl Messaging {
 
     async fn publish_to_topic(
         &self,
+        connection: &Arc<dyn AmqpConnection>,
         publication: Publication,
         deadline: Instant,
         limit: Duration,
     ) -> Result<(), MessagingError> {
         let exchange = publication.exchange.clone();
         let routing_key = publication.routing_key.clone();
-        match self.publish(publication, deadline, limit).await? {
+        let published = self.publish_on(connection, publication, deadline, limit);
+        match published.await? {
             PublishOutcome::Taken => Ok(()),
             PublishOutcome::Returned | PublishOutcome::NoExchange => {
                 Err(MessagingError::Unroutable {

@@ -3,9 +3,8 @@
 mod declaration;
 mod received;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_rs::util::RuntimeParts;
@@ -23,7 +22,7 @@ use lapin::{
     BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, Event,
 };
 use rustls::ClientConfig;
-use tokio::sync::Mutex;
+use tracing::Dispatch;
 
 use crate::broker::{
     AmqpConnection, AmqpConnector, Consumption, Publication, PublishOutcome, ReceivedMessage,
@@ -36,6 +35,8 @@ use crate::topology::Topology;
 use crate::transport_url::BrokerAddress;
 
 const NOT_FOUND: u16 = 404;
+const INTERNAL_ERROR: u16 = 541;
+const LAPINS_THREAD: &str = "lapin-io-loop";
 /// AMQP's mark for a message that is written to disk in a durable queue.
 const PERSISTENT: u8 = 2;
 /// lapin reports a failed connection by an event; should that be missed, the state is looked at this often.
@@ -91,6 +92,7 @@ impl AmqpConnector for LapinConnector {
             ));
             let tls = self.tls.clone();
             let open = async move |uri: AMQPUri, _: Runtime<_>| {
+                silence_lapins_thread();
                 let host = &uri.authority.host;
                 let socket = socket::connect(host, uri.authority.port, tls.clone()).await;
                 Ok(AsyncTcpStream::Plain(socket?))
@@ -106,7 +108,7 @@ impl AmqpConnector for LapinConnector {
             Ok(Arc::new(LapinConnection {
                 broker: broker.to_string(),
                 connection,
-                channels: Mutex::default(),
+                idle: Mutex::default(),
             }) as Arc<dyn AmqpConnection>)
         }
         .boxed()
@@ -116,9 +118,9 @@ impl AmqpConnector for LapinConnector {
 struct LapinConnection {
     broker: String,
     connection: Connection,
-    /// A channel with confirmations for each exchange: the broker closes the channel of a message to an absent exchange, and with it
-    /// the confirmations of all others.
-    channels: Mutex<BTreeMap<String, Channel>>,
+    /// Channels with confirmations that no message uses now. A message has its channel for itself: lapin gives a returned message to the
+    /// next confirmation of its channel, whichever that is, and a message to an absent exchange closes its channel.
+    idle: Mutex<Vec<Channel>>,
 }
 
 impl fmt::Debug for LapinConnection {
@@ -137,18 +139,25 @@ impl LapinConnection {
         channel.map_err(|error| failed(operation, object, &error))
     }
 
-    /// The channel of an exchange.
-    async fn confirming_channel(&self, exchange: &str) -> Result<Channel, MessagingError> {
-        let mut channels = self.channels.lock().await;
-        if let Some(channel) = channels.get(exchange).filter(|it| it.status().connected()) {
-            return Ok(channel.clone());
+    fn idle(&self) -> MutexGuard<'_, Vec<Channel>> {
+        // Each change of the list is a single operation, so a panic elsewhere left it whole.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A channel for one message.
+    async fn confirming_channel(&self, object: &str) -> Result<Channel, MessagingError> {
+        let usable = |channels: &mut Vec<Channel>| {
+            channels.retain(|it| it.status().connected());
+            channels.pop()
+        };
+        if let Some(channel) = usable(&mut self.idle()) {
+            return Ok(channel);
         }
-        let channel = self.channel("publish to", exchange).await?;
+        let channel = self.channel("publish to", object).await?;
         let selected = channel.confirm_select(ConfirmSelectOptions::default());
         selected
             .await
-            .map_err(|error| failed("publish to", exchange, &error))?;
-        channels.insert(exchange.to_owned(), channel.clone());
+            .map_err(|error| failed("publish to", object, &error))?;
         Ok(channel)
     }
 
@@ -158,7 +167,9 @@ impl LapinConnection {
             Some((NOT_FOUND, _)) => Ok(PublishOutcome::NoExchange),
             _ => Err(failed("publish to", &object, &error)),
         };
-        let channel = self.confirming_channel(&message.exchange).await?;
+        let exchange = short("an exchange", &message.exchange)?;
+        let routing_key = short("a routing key", &message.routing_key)?;
+        let channel = self.confirming_channel(&object).await?;
         let mut properties = BasicProperties::default()
             .with_content_type("application/json".into())
             .with_content_encoding("utf-8".into())
@@ -173,18 +184,16 @@ impl LapinConnection {
             ..BasicPublishOptions::default()
         };
         let published = channel
-            .basic_publish(
-                short("an exchange", &message.exchange)?,
-                short("a routing key", &message.routing_key)?,
-                options,
-                &message.body,
-                properties,
-            )
+            .basic_publish(exchange, routing_key, options, &message.body, properties)
             .await;
         let confirmation = match published {
             Ok(confirmation) => confirmation.await,
             Err(error) => return lost(error),
         };
+        // Without a confirmation the channel is not used again: a late one would count for the next message.
+        if confirmation.is_ok() {
+            self.idle().push(channel);
+        }
         match confirmation {
             Ok(Confirmation::Ack(Some(_))) => Ok(PublishOutcome::Returned),
             Ok(Confirmation::Ack(None)) => Ok(PublishOutcome::Taken),
@@ -259,6 +268,15 @@ impl AmqpConnection for LapinConnection {
     }
 }
 
+/// Ends the logging of this thread, which is lapin's own for the connection: lapin logs each returned message with its body, where the
+/// user's token is. All of lapin's errors also come as results.
+fn silence_lapins_thread() {
+    if std::thread::current().name() == Some(LAPINS_THREAD) {
+        // The thread stays silent until it ends.
+        std::mem::forget(tracing::dispatcher::set_default(&Dispatch::none()));
+    }
+}
+
 /// A name for the wire; lapin panics for one that is too long.
 fn short(object: &'static str, name: &str) -> Result<ShortString, MessagingError> {
     ShortString::try_new(name).map_err(|_| MessagingError::NameTooLong {
@@ -275,11 +293,12 @@ fn reply_code(error: &lapin::Error) -> Option<(u16, String)> {
     }
 }
 
-/// Codes from 400 on say that the operation was wrong; those below, that the broker or an operator closed the connection.
+/// Codes from 400 on say that the operation was wrong. Those below say that the broker or an operator closed the connection, and 541
+/// that the broker failed.
 fn failed(operation: &'static str, object: &str, error: &lapin::Error) -> MessagingError {
     let object = object.to_owned();
     match reply_code(error) {
-        Some((code, reason)) if code >= 400 => MessagingError::Refused {
+        Some((code, reason)) if code >= 400 && code != INTERNAL_ERROR => MessagingError::Refused {
             operation,
             object,
             code,

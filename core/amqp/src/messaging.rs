@@ -17,7 +17,7 @@ use crate::session::{Command, Session};
 use crate::transport_url::TransportUrl;
 
 /// The most messages that wait for the broker's confirmation at the same time.
-const PUBLISHES: usize = 256;
+const PUBLISHES: usize = 64;
 /// Commands that wait for the session.
 const COMMANDS: usize = 16;
 
@@ -203,6 +203,18 @@ impl Messaging {
         limit: Duration,
     ) -> Result<PublishOutcome, MessagingError> {
         let connection = self.connection(deadline, limit).await?;
+        self.publish_on(&connection, publication, deadline, limit)
+            .await
+    }
+
+    /// Publishes on this connection.
+    pub(crate) async fn publish_on(
+        &self,
+        connection: &Arc<dyn AmqpConnection>,
+        publication: Publication,
+        deadline: Instant,
+        limit: Duration,
+    ) -> Result<PublishOutcome, MessagingError> {
         let published = async {
             let permit = self.shared.publishes.acquire().await;
             let _permit = permit.map_err(|_| MessagingError::Closed)?;

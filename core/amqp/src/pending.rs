@@ -71,6 +71,11 @@ impl PendingCalls {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     /// Passes a reply to its call. Returns whether a call waits for it.
     pub(crate) fn deliver(&self, reply: RpcReply) -> bool {
         match reply {

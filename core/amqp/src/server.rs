@@ -20,6 +20,8 @@ use crate::topology::Topology;
 const WAITING: usize = 16;
 /// The shortest pause between two signs of life of a call: a caller's own timeout sets it, and could be tiny.
 const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(100);
+/// The longest one: a timeout of some centuries would not fit a clock.
+const LONGEST_KEEP_ALIVE: Duration = Duration::from_secs(3600);
 
 pub(crate) type ArrivedRequest = Result<(RpcRequest, ReceivedMessage), RejectedMessage>;
 
@@ -233,7 +235,7 @@ impl RpcDelivery {
         let Some(address) = &self.request.reply_to else {
             return std::future::pending().await;
         };
-        let pause = (monitor / 2).max(SHORTEST_KEEP_ALIVE);
+        let pause = (monitor / 2).clamp(SHORTEST_KEEP_ALIVE, LONGEST_KEEP_ALIVE);
         let mut ticks = interval_at(Instant::now() + pause, pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -257,8 +259,9 @@ impl RpcDelivery {
     async fn answer_ping(&self, service: &str) {
         let arg = self.request.args.0.get("arg").cloned().unwrap_or_default();
         let pong = json!({"service": service, "arg": arg});
-        // A ping that is not acknowledged, or not answered, is what its sender looks for.
-        self.ack().await.ok();
+        // A ping that is not acknowledged, or not answered, is what its sender looks for. The acknowledgement comes last: so the broker
+        // sends no more pings ahead than other requests, however slow the replies are.
         self.reply(Ok(pong)).await.ok();
+        self.ack().await.ok();
     }
 }

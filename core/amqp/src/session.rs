@@ -371,3 +371,6 @@ async fn take_reply(shared: &Shared, message: &ReceivedMessage) {
     // Without the acknowledgement it comes again, and then nobody waits for it.
     message.settlement.ack().await.ok();
 }
+
+#[cfg(test)]
+mod tests;

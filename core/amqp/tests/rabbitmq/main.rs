@@ -11,5 +11,6 @@ mod peer;
 mod process;
 mod quorum;
 mod restart;
+mod returned;
 mod setup;
 mod tls;

@@ -235,7 +235,7 @@ impl RpcDelivery {
         let Some(address) = &self.request.reply_to else {
             return std::future::pending().await;
         };
-        let pause = (monitor / 2).clamp(SHORTEST_KEEP_ALIVE, LONGEST_KEEP_ALIVE);
+        let pause = keep_alive_pause(monitor);
         let mut ticks = interval_at(Instant::now() + pause, pause);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -263,5 +263,31 @@ impl RpcDelivery {
         // sends no more pings ahead than other requests, however slow the replies are.
         self.reply(Ok(pong)).await.ok();
         self.ack().await.ok();
+    }
+}
+
+/// The pause between two signs of life, for a caller that waits this long for one.
+fn keep_alive_pause(monitor: Duration) -> Duration {
+    (monitor / 2).clamp(SHORTEST_KEEP_ALIVE, LONGEST_KEEP_ALIVE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_of_life_is_due_at_half_of_any_timeout_that_a_caller_may_send() {
+        let pause = |timeout: f64| {
+            let message =
+                json!({"method": "m", "_msg_id": "1", "_reply_q": "r", "_timeout": timeout});
+            let body = json!({"oslo.version": "2.0", "oslo.message": message.to_string()});
+            let request = RpcRequest::decode(body.to_string().as_bytes()).unwrap();
+            let monitor = request.reply_to.unwrap().call_monitor_timeout.unwrap();
+            keep_alive_pause(monitor)
+        };
+        assert_eq!(pause(30.0), Duration::from_secs(15));
+        assert_eq!(pause(1e-9), SHORTEST_KEEP_ALIVE);
+        // A clock cannot add half of this.
+        assert_eq!(pause(1.8e19), LONGEST_KEEP_ALIVE);
     }
 }

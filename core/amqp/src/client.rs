@@ -224,3 +224,6 @@ async fn reply(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,8 +19,8 @@ use crate::topology::Topology;
 
 /// How long a connection may take, with the TLS handshake and the login.
 const CONNECT_LIMIT: Duration = Duration::from_secs(15);
-/// How long the declaration of a queue may take, and the start of its consumer. A broker that was just started never answers about a quorum
-/// queue that had no leader yet; it answers on the next connection.
+/// How long the declaration of a queue may take, and the start of its consumer. A broker never answers about a quorum queue without a
+/// leader; another broker of the list may.
 const RESTORE_LIMIT: Duration = Duration::from_secs(10);
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 

@@ -26,7 +26,8 @@ impl OsloPeer {
         let configuration = folder.path().join("peer.conf");
         // The queue manager of oslo.messaging locks a file.
         let locks = folder.path().display();
-        let mut text = format!("[oslo_concurrency]\nlock_path = {locks}\n[oslo_messaging_rabbit]\n");
+        let mut text =
+            format!("[oslo_concurrency]\nlock_path = {locks}\n[oslo_messaging_rabbit]\n");
         for option in options.values().iter().filter(|it| !it.value.is_null()) {
             let value = match &option.value {
                 Value::String(text) => text.clone(),

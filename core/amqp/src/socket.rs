@@ -68,6 +68,10 @@ impl Reactor for BrokerReactor {
     }
 
     /// Plain sockets; those with TLS need a host name, and come from [`connect`].
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "the future of an async fn would borrow self"
+    )]
     fn tcp_connect_addr(
         &self,
         address: SocketAddr,

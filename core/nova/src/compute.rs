@@ -13,4 +13,4 @@ pub use arguments::{RequestError, arguments_to_backport};
 pub use build::{BuildAndRunInstance, GuestPassword, InjectedFile, RebuildInstance};
 pub use method::ComputeMethod;
 pub use request::{ComputeRequest, NovaRebootType, UnservedRequest};
-pub use unserved::{UnservedCleanup, UnservedOutcome, outcome_of_unserved};
+pub use unserved::{UnservedCleanup, UnservedOutcome, failure_of_unserved, outcome_of_unserved};

@@ -1,5 +1,7 @@
 //! [`SchedulerNews`]: what a compute service tells all schedulers about its instances.
 
+use std::fmt;
+
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -8,7 +10,7 @@ use crate::release::{NovaRelease, UnsendableObject};
 use crate::version::ObjectVersion;
 
 /// A message to the fanout exchange of the topic `scheduler`. Schedulers keep the instances of each host for their filters.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct SchedulerNews {
     method: &'static str,
     args: Map<String, Value>,
@@ -72,5 +74,12 @@ impl SchedulerNews {
     #[must_use]
     pub fn args(&self) -> &Map<String, Value> {
         &self.args
+    }
+}
+
+/// Instances may hold passwords and users' data, so they are not shown.
+impl fmt::Debug for SchedulerNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SchedulerNews({})", self.method)
     }
 }

@@ -57,9 +57,7 @@ fn below(path: &str, key: &str) -> String {
 fn collect(release: &NovaRelease, value: &Value, path: String, found: &mut Vec<String>) {
     match value {
         Value::Object(map) if NovaObject::is_marked(map) => {
-            if is_newer(release, value) {
-                found.push(path);
-            }
+            found.extend(is_newer(release, value).then_some(path));
         }
         Value::Object(map) => {
             for (key, value) in map {

@@ -4,6 +4,7 @@
 //! so its user could not leave that state.
 
 use super::method::ComputeMethod;
+use crate::failure::ReplyFailure;
 use crate::objects::NovaInstance;
 use crate::states::{NovaTaskState, NovaVmState};
 
@@ -66,6 +67,21 @@ pub fn outcome_of_unserved(method: ComputeMethod, instance: &NovaInstance) -> Un
         ends_task_state,
         fault: ends_task_state || !preparation.cleanups.is_empty(),
         cleanups: preparation.cleanups,
+    }
+}
+
+/// The exception that answers a call of a method that is not served.
+#[must_use]
+pub fn failure_of_unserved(method: ComputeMethod) -> ReplyFailure {
+    use ComputeMethod as M;
+    match method {
+        // The conductor then tries another host.
+        M::CheckCanLiveMigrateDestination
+        | M::CheckCanLiveMigrateSource
+        | M::PrepSnapshotBasedResizeAtDest => ReplyFailure::MigrationPreCheckError,
+        // nova-api asks this first when a volume is attached. It has no rule for NotImplementedError there.
+        M::ReserveBlockDeviceName => ReplyFailure::InvalidInput,
+        _ => ReplyFailure::NotImplementedError,
     }
 }
 

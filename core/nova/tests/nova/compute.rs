@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use berth_nova::compute::{
     ComputeMethod, ComputeRequest, NovaRebootType, RequestError, UnservedCleanup,
-    arguments_to_backport, outcome_of_unserved,
+    arguments_to_backport, failure_of_unserved, outcome_of_unserved,
 };
 use berth_nova::objects::{NovaEventName, NovaInstance, NovaObjectType};
-use berth_nova::{NovaTaskState, NovaVmState};
+use berth_nova::{NovaTaskState, NovaVmState, ReplyFailure};
 use serde_json::{Map, Value, json};
 use strum::VariantArray;
 
@@ -363,6 +363,22 @@ fn an_action_that_is_not_served_does_not_end_the_action_of_somebody_else() {
         &instance("active", Value::Null),
     );
     assert!(!idle.ends_task_state && idle.vm_state.is_none() && !idle.fault);
+}
+
+#[test]
+fn a_call_that_is_not_served_is_answered_with_an_exception_that_its_caller_expects() {
+    for (method, failure) in [
+        ("get_spice_console", ReplyFailure::NotImplementedError),
+        ("set_admin_password", ReplyFailure::NotImplementedError),
+        ("reserve_block_device_name", ReplyFailure::InvalidInput),
+        (
+            "check_can_live_migrate_destination",
+            ReplyFailure::MigrationPreCheckError,
+        ),
+    ] {
+        let method = method.parse().unwrap();
+        assert_eq!(failure_of_unserved(method), failure, "{method}");
+    }
 }
 
 #[test]

@@ -135,11 +135,19 @@ const PLUGIN_OPTIONS: [(&str, bool); 27] = [
 ];
 
 /// Further options that no namespace of the generator lists.
-const FURTHER: [(&str, &str, NovaType); 4] = [
+const FURTHER: [(&str, &str, NovaType); 7] = [
     ("DEFAULT", "metadata_workers", NovaType::Whole),
     ("DEFAULT", "osapi_compute_workers", NovaType::Whole),
     ("DEFAULT", "enabled_apis", NovaType::List),
     ("DEFAULT", "compute_unique_host_name", NovaType::Text),
+    // Deployment tools still write it, and newer releases of the library pass it over.
+    (
+        "oslo_messaging_rabbit",
+        "heartbeat_in_pthread",
+        NovaType::Flag,
+    ),
+    ("profiler", "enabled", NovaType::Flag),
+    ("profiler", "connection_string", NovaType::Text),
 ];
 
 static NOVA_34: LazyLock<NovaOptions> = LazyLock::new(|| {
@@ -155,6 +163,10 @@ static NOVA_34: LazyLock<NovaOptions> = LazyLock::new(|| {
     for (group, name, kind) in FURTHER {
         options.add(NovaOption::named(group, name, kind));
     }
+    options.add(NovaOption {
+        secret: true,
+        ..NovaOption::named("profiler", "hmac_keys", NovaType::Text)
+    });
     options
 });
 
@@ -200,7 +212,7 @@ impl NovaOptions {
         let mut all = self.options.iter();
         let by_former = all.find(|it| {
             let mut former = it.former.iter();
-            former.any(|(old, name)| plain_group(old) == group && *name == key)
+            former.any(|(old, name)| *name == key && plain_group(old) == group)
         });
         by_former
             .map(Cow::Borrowed)
@@ -218,10 +230,19 @@ fn of_named_group(group: &str, key: &str) -> Option<NovaOption> {
         (group, "max_instances") if group.starts_with("mdev_") => {
             ("max_instances", NovaType::Whole)
         }
+        (group, "helper_command") if is_helper(group) => ("helper_command", NovaType::Text),
+        (group, "user") if is_helper(group) => ("user", NovaType::Text),
+        (group, "group") if is_helper(group) => ("group", NovaType::Text),
+        (group, "capabilities") if is_helper(group) => ("capabilities", NovaType::List),
         (group, "numa_nodes") if group.starts_with("neutron_") => ("numa_nodes", NovaType::List),
         _ => return None,
     };
     Some(NovaOption::named(group, name, kind))
+}
+
+/// Whether a group is about a helper process of oslo.privsep; each library has its own.
+pub(crate) fn is_helper(group: &str) -> bool {
+    group.starts_with("privsep_") || group.ends_with("_privileged")
 }
 
 /// The name of a group as oslo.config compares it: in lower case, but for `DEFAULT`.

@@ -16,6 +16,9 @@ use crate::rules::ImportRule;
 use crate::syntax::{Assignment, ConfFile};
 use crate::values::{NovaConf, place};
 
+/// The unknown options that get a "did you mean". Each is compared with every option of Nova.
+const MOST_GUESSES: usize = 50;
+
 /// Checks a value of an option of Berth (section, key, value). The error says what is wrong and what would be right.
 pub type OptionCheck<'a> = &'a dyn Fn(&str, &str, &Json) -> Result<(), String>;
 
@@ -214,17 +217,24 @@ impl ImportPlan<'_> {
     fn unknown(&mut self, file: &ConfFile, assignment: &Assignment) {
         let option = format!("[{}] {}", assignment.section, assignment.key);
         let option = option.escape_debug().to_string();
-        let known = self.conf.options().iter();
-        let names: Vec<String> = known.map(NovaOption::title).collect();
-        let guess = nearest_name(&option, names.iter().map(String::as_str));
-        let guess = guess.map(|it| format!("did you mean {it}?"));
+        let guess = match self.imported.report.unknown.len() < MOST_GUESSES {
+            true => guess(&option, self.conf.options()),
+            false => String::new(),
+        };
         self.imported.report.unknown.push(ReportedOption {
             option,
             at: place(file, assignment),
             to: None,
-            why: guess.unwrap_or_default(),
+            why: guess,
         });
     }
+}
+
+/// The option with the nearest name, as a question.
+fn guess(option: &str, options: &NovaOptions) -> String {
+    let names: Vec<String> = options.iter().map(NovaOption::title).collect();
+    let guess = nearest_name(option, names.iter().map(String::as_str));
+    guess.map_or_else(String::new, |it| format!("did you mean {it}?"))
 }
 
 /// ` (written as [group] name)` if an option has a former name in the file.

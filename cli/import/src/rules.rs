@@ -8,7 +8,7 @@ mod control;
 mod defaults;
 mod host;
 
-use crate::facts::NovaOption;
+use crate::facts::{NovaOption, is_helper};
 
 /// The section for options of `[DEFAULT]` that only a host in a Nova cell needs.
 const CELL: &str = "cell";
@@ -50,6 +50,7 @@ impl ImportRule {
     #[must_use]
     pub fn of(option: &NovaOption) -> Option<Self> {
         let group = match &*option.group {
+            group if is_helper(group) => "privsep",
             group if group.starts_with("mdev_") => "mdev_TYPE",
             group if group.starts_with("neutron_") => "neutron_NETWORK",
             group => group,

@@ -64,23 +64,10 @@ impl<'a> NovaConf<'a> {
         files.flat_map(|file| file.assignments.iter().map(move |it| (file, it)))
     }
 
-    /// The assignments that count. As in oslo.config, groups are compared as they are written first, then in lower case; the
-    /// latest file wins, and in one file the present name wins over former ones.
+    /// The assignments that count. As in oslo.config, groups are compared in lower case; the latest file wins, and in one file the
+    /// present name wins over former ones.
     #[must_use]
     pub fn find(&self, option: &NovaOption) -> Option<FoundValue<'a>> {
-        self.find_by(option, &|written, group| written == group)
-            .or_else(|| {
-                self.find_by(option, &|written, group| {
-                    plain_group(written) == plain_group(group)
-                })
-            })
-    }
-
-    fn find_by(
-        &self,
-        option: &NovaOption,
-        same_group: &dyn Fn(&str, &str) -> bool,
-    ) -> Option<FoundValue<'a>> {
         let names = names(option);
         let mut found = Vec::new();
         let mut at = None;
@@ -91,7 +78,7 @@ impl<'a> NovaConf<'a> {
                         true => it.key.replace('-', "_"),
                         false => it.key.clone(),
                     };
-                    same_group(&it.section, group) && key == *name
+                    key == *name && plain_group(&it.section) == plain_group(group)
                 });
                 let assignments: Vec<&Assignment> = assignments.collect();
                 let Some(last) = assignments.last() else {

@@ -31,6 +31,16 @@ pub(super) const ROWS: &[RuleRow] = &[
             "Berth sends messages without compression. Receivers understand both, so that nothing follows but larger messages",
         ),
     ),
+    row(
+        "oslo_messaging_rabbit",
+        &["heartbeat_in_pthread"],
+        Meaningless("only Python's threads need it; Berth's heartbeats do not wait for other work"),
+    ),
+    row(
+        "profiler",
+        &[],
+        Meaningless("only the profiler of Python programs reads it"),
+    ),
     row("oslo_messaging_rabbit", &[], NotYet),
     row("oslo_messaging_notifications", &[], NotYet),
     row("notifications", &[], NotYet),

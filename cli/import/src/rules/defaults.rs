@@ -68,7 +68,7 @@ pub(super) const ROWS: &[RuleRow] = &[
         "DEFAULT",
         &["vcpu_pin_set"],
         Impossible(
-            "Nova removed it. Set cpu_dedicated_set or cpu_shared_set in [compute]; until then guests may run on every CPU",
+            "Berth has the two options that followed it. Set cpu_dedicated_set or cpu_shared_set in [compute]; without them guests may run on every CPU",
         ),
     ),
     row(
@@ -125,8 +125,23 @@ pub(super) const ROWS: &[RuleRow] = &[
     ),
     row(
         "DEFAULT",
-        &["instance_usage_audit", "instance_usage_audit_period"],
-        Impossible("Berth sends no usage audit. Billing that reads it has no records of this host"),
+        &["instance_usage_audit"],
+        Fixed(
+            &["false"],
+            "Berth sends no usage audit. Billing that reads it has no records of this host",
+        ),
+    ),
+    row(
+        "DEFAULT",
+        &["instance_usage_audit_period"],
+        Meaningless("only the usage audit uses it, and Berth sends none"),
+    ),
+    row(
+        "DEFAULT",
+        &["heal_instance_info_cache_interval"],
+        Meaningless(
+            "Berth's compute API has it, in [compute_service] on the controller; agents do not read interfaces from Neutron",
+        ),
     ),
     row(
         "DEFAULT",
@@ -170,7 +185,6 @@ pub(super) const ROWS: &[RuleRow] = &[
             "instance_build_timeout",
             "reboot_timeout",
             "rescue_timeout",
-            "heal_instance_info_cache_interval",
             "running_deleted_instance_action",
             "running_deleted_instance_poll_interval",
             "running_deleted_instance_timeout",
@@ -184,16 +198,15 @@ pub(super) const ROWS: &[RuleRow] = &[
     ),
     row(
         "DEFAULT",
-        &[
-            "default_ephemeral_format",
-            "virt_mkfs",
-            "resize_fs_using_block_device",
-            "timeout_nbd",
-            "mkisofs_cmd",
-        ],
-        Meaningless(
-            "Berth writes file systems and config drives itself, without programs of the host",
+        &["default_ephemeral_format", "virt_mkfs"],
+        Impossible(
+            "Berth leaves ephemeral disks without a file system. Guests format them, or images have to do it",
         ),
+    ),
+    row(
+        "DEFAULT",
+        &["resize_fs_using_block_device", "timeout_nbd", "mkisofs_cmd"],
+        Meaningless("Berth writes config drives itself, and mounts no disks of guests"),
     ),
     row(
         "DEFAULT",

@@ -116,8 +116,8 @@ pub(super) const ROWS: &[RuleRow] = &[
         "libvirt",
         &["hw_disk_discard"],
         Fixed(
-            &["ignore"],
-            "Berth does not pass discards of guests on. Files of disks do not shrink again",
+            &["unmap"],
+            "Berth passes discards of guests on, always. What a guest discards is gone from its disk's file",
         ),
     ),
     row(

@@ -6,7 +6,7 @@ use berth_import::{ConfFile, ImportRequest, ImportedConfig, import};
 use serde_json::Value as Json;
 
 /// Checks a value by Berth's own option.
-pub fn check(section: &str, key: &str, value: &Json) -> Result<(), String> {
+pub(crate) fn check(section: &str, key: &str, value: &Json) -> Result<(), String> {
     let row = berth_config::table::find(section, key).ok_or("there is no such option")?;
     let checked = row.kind.check(value);
     checked
@@ -15,7 +15,7 @@ pub fn check(section: &str, key: &str, value: &Json) -> Result<(), String> {
 }
 
 /// Imports files with secrets in `secrets`.
-pub fn imported(files: &[ConfFile], secrets: &Path) -> ImportedConfig {
+pub(crate) fn imported(files: &[ConfFile], secrets: &Path) -> ImportedConfig {
     import(&ImportRequest {
         files,
         secrets,

@@ -205,8 +205,8 @@ impl NovaOptions {
     /// The option that a key in a file sets, by its name or by a former one.
     #[must_use]
     pub fn of_key(&self, group: &str, key: &str) -> Option<Cow<'_, NovaOption>> {
-        let (group, key) = (plain_group(group), key.replace('-', "_"));
-        if let Some(option) = self.find(&group, &key) {
+        let group = plain_group(group);
+        if let Some(option) = self.find(&group, key) {
             return Some(Cow::Borrowed(option));
         }
         let mut all = self.options.iter();
@@ -216,7 +216,7 @@ impl NovaOptions {
         });
         by_former
             .map(Cow::Borrowed)
-            .or_else(|| of_named_group(&group, &key).map(Cow::Owned))
+            .or_else(|| of_named_group(&group, key).map(Cow::Owned))
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
             ("DEFAULT", "pci_passthrough_whitelist", "[pci] device_spec"),
             ("pci", "passthrough_whitelist", "[pci] device_spec"),
             ("DEFAULT", "pci_alias", "[pci] alias"),
-            ("PLACEMENT", "user-name", "[placement] username"),
+            ("PLACEMENT", "user_name", "[placement] username"),
             (
                 "mdev_nvidia-35",
                 "mdev_class",

@@ -72,14 +72,11 @@ impl<'a> NovaConf<'a> {
         let mut found = Vec::new();
         let mut at = None;
         for file in self.files.iter().rev() {
-            for (group, name, is_former) in &names {
-                let assignments = file.assignments.iter().filter(|it| {
-                    let key = match is_former {
-                        true => it.key.replace('-', "_"),
-                        false => it.key.clone(),
-                    };
-                    key == *name && plain_group(&it.section) == plain_group(group)
-                });
+            for (group, name) in &names {
+                let assignments = file
+                    .assignments
+                    .iter()
+                    .filter(|it| it.key == *name && plain_group(&it.section) == plain_group(group));
                 let assignments: Vec<&Assignment> = assignments.collect();
                 let Some(last) = assignments.last() else {
                     continue;
@@ -194,11 +191,11 @@ pub(crate) fn place(file: &ConfFile, assignment: &Assignment) -> String {
     format!("{}:{}", file.name.escape_debug(), assignment.line)
 }
 
-/// Group and name of an option, and its former ones, which may also be written with dashes.
-fn names(option: &NovaOption) -> Vec<(&str, &str, bool)> {
+/// Group and name of an option, and its former ones.
+fn names(option: &NovaOption) -> Vec<(&str, &str)> {
     let former = option.former.iter();
-    let former = former.map(|(group, name)| (&**group, &**name, true));
-    std::iter::once((&*option.group, &*option.name, false))
+    let former = former.map(|(group, name)| (&**group, &**name));
+    std::iter::once((&*option.group, &*option.name))
         .chain(former)
         .collect()
 }
@@ -297,7 +294,7 @@ mod tests {
             ),
             file(
                 "b",
-                "[DEFAULT]\npci_alias={2}\n[placement]\nuser-name=two\n[PLACEMENT]\nproject_name=x\n",
+                "[DEFAULT]\npci_alias={2}\n[placement]\nuser_name=two\n[PLACEMENT]\nproject_name=x\n",
             ),
         ];
         let options = NovaOptions::nova_34();

@@ -16,6 +16,8 @@ pub enum ConversionFault {
     Decimal,
     #[error("an element of the value has no ':'; write KEY:VALUE, separated by commas")]
     Pair,
+    #[error("a key of the value is empty, or is there twice")]
+    Key,
 }
 
 /// The value of one text; `Null` for an empty number, which counts as not set.
@@ -88,14 +90,35 @@ pub(crate) fn elements(text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Pairs of key and value. A comma inside a key is possible: a piece without ':' continues with the next one.
 fn dict(text: &str) -> Result<Json, ConversionFault> {
     let mut entries = serde_json::Map::new();
-    for element in elements(text) {
-        let (key, value) = element.split_once(':').ok_or(ConversionFault::Pair)?;
+    let text = text.trim_matches(is_space);
+    if text.is_empty() {
+        return Ok(Json::Object(entries));
+    }
+    let mut begun: Option<String> = None;
+    for piece in text.split(',') {
+        let pair = match begun.take() {
+            Some(begun) => begun + "," + piece,
+            None => piece.to_owned(),
+        };
+        // What was begun has no ':', so only the piece is searched.
+        if !piece.contains(':') {
+            begun = Some(pair);
+            continue;
+        }
+        let (key, value) = pair.split_once(':').ok_or(ConversionFault::Pair)?;
         let (key, value) = (key.trim_matches(is_space), value.trim_matches(is_space));
+        if key.is_empty() || entries.contains_key(key) {
+            return Err(ConversionFault::Key);
+        }
         entries.insert(key.to_owned(), Json::from(value));
     }
-    Ok(Json::Object(entries))
+    match begun {
+        Some(_) => Err(ConversionFault::Pair),
+        None => Ok(Json::Object(entries)),
+    }
 }
 
 /// JSON in one line: an object, or each element of a list of objects, as Nova takes them. Other texts stay as they are.
@@ -139,6 +162,9 @@ mod tests {
             (NovaType::Whole, "_1", ConversionFault::Whole),
             (NovaType::Decimal, "nan", ConversionFault::Decimal),
             (NovaType::Dict, "a", ConversionFault::Pair),
+            (NovaType::Dict, "a:b,", ConversionFault::Pair),
+            (NovaType::Dict, "a:b,:c", ConversionFault::Key),
+            (NovaType::Dict, "a:b,a:c", ConversionFault::Key),
         ] {
             assert_eq!(value(kind, text), Err(expected), "{text:?}");
         }

@@ -62,7 +62,7 @@ enum ConfigCommand {
     ///
     /// Passwords go into files of their own, which only their owner may read; the report holds no value of an option.
     #[command(
-        after_help = "Examples:\n  berth config import --dry-run /etc/nova/nova.conf /etc/nova/nova-compute.conf\n  berth config import /etc/nova/nova.conf /etc/nova/nova.conf.d --output ./berth.toml --secrets ./secrets"
+        after_help = "Examples:\n  berth config import --dry-run /etc/nova/nova.conf /etc/nova/nova-compute.conf\n  berth config import /etc/nova/nova.conf /etc/nova/nova.conf.d --output ./berth.toml"
     )]
     Import(import::ImportArguments),
 }

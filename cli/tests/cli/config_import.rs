@@ -73,7 +73,7 @@ fn an_import_writes_the_configuration_and_a_private_file_for_each_secret() {
 }
 
 #[test]
-fn a_file_that_exists_is_replaced_with_force_only() {
+fn a_file_that_exists_is_replaced_with_the_option_replace_only() {
     let folder = folder();
     let file = folder.path().join("berth.toml");
     fs::write(&file, "# mine\n").unwrap();
@@ -81,12 +81,12 @@ fn a_file_that_exists_is_replaced_with_force_only() {
     let shown = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(
-        shown.contains("berth.toml") && shown.contains("--force"),
+        shown.contains("berth.toml") && shown.contains("--replace"),
         "{shown}"
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), "# mine\n");
     assert!(!folder.path().join("secrets").exists());
-    let output = import(folder.path(), &["--force"]);
+    let output = import(folder.path(), &["--replace"]);
     assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert!(fs::read_to_string(&file).unwrap().contains("gpu-20"));
 }

@@ -30,7 +30,7 @@ pub(super) struct ImportArguments {
     dry_run: bool,
     /// Replace files that exist.
     #[arg(long)]
-    force: bool,
+    replace: bool,
     /// The form of the report.
     #[arg(short, long, value_enum, default_value_t = ReportForm::Text)]
     format: ReportForm,
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &ImportArguments, out: &mut dyn Write) -> Result<Ex
         check: &accepts,
     });
     if !arguments.dry_run {
-        if !arguments.force {
+        if !arguments.replace {
             refuse_existing(&arguments.output, &imported)?;
         }
         write(&arguments.output, &secrets, &imported)?;
@@ -137,7 +137,7 @@ fn refuse_existing(output: &Path, imported: &ImportedConfig) -> Result<(), Failu
     let existing = existing.into_iter();
     let failure = existing.fold(failure, |failure, path| failure.cause(path.display()));
     Err(failure.hint(
-        "name another file with --output and folder with --secrets, or replace these with --force",
+        "name another file with --output and folder with --secrets, or replace these with --replace",
     ))
 }
 

@@ -22,5 +22,5 @@ pub use plan::{ImportRequest, OptionCheck, import};
 pub use render::berth_toml;
 pub use report::{ImportReport, ImportedConfig, ImportedOption, ImportedSecret, ReportedOption};
 pub use rules::ImportRule;
-pub use syntax::{Assignment, ConfFile, SyntaxError, SyntaxFault, parse};
+pub use syntax::{ConfAssignment, ConfFile, SyntaxError, SyntaxFault, parse};
 pub use values::{FoundValue, NovaConf, ReferenceFault};

@@ -13,7 +13,7 @@ use crate::report::{
     ImportReport, ImportedConfig, ImportedOption, ImportedSecret, ReportedOption, option_name,
 };
 use crate::rules::ImportRule;
-use crate::syntax::{Assignment, ConfFile};
+use crate::syntax::{ConfAssignment, ConfFile};
 use crate::values::{NovaConf, place};
 
 /// The unknown options that get a "did you mean". Each is compared with every option of Nova.
@@ -214,7 +214,7 @@ impl ImportPlan<'_> {
         (format!("{key}_file"), file)
     }
 
-    fn unknown(&mut self, file: &ConfFile, assignment: &Assignment) {
+    fn unknown(&mut self, file: &ConfFile, assignment: &ConfAssignment) {
         let option = format!("[{}] {}", assignment.section, assignment.key);
         let option = option.escape_debug().to_string();
         let guess = match self.imported.report.unknown.len() < MOST_GUESSES {
@@ -238,7 +238,7 @@ fn guess(option: &str, options: &NovaOptions) -> String {
 }
 
 /// ` (written as [group] name)` if an option has a former name in the file.
-fn written(assignment: &Assignment, option: &NovaOption) -> String {
+fn written(assignment: &ConfAssignment, option: &NovaOption) -> String {
     let is_present = assignment.key == option.name
         && assignment.section.to_lowercase() == option.group.to_lowercase();
     match is_present {

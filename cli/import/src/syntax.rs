@@ -7,12 +7,12 @@ use std::fmt;
 pub struct ConfFile {
     /// The path as the operator wrote it.
     pub name: String,
-    pub assignments: Vec<Assignment>,
+    pub assignments: Vec<ConfAssignment>,
 }
 
 /// `key = value` below a section. Lines of a value are separated by `\n`.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Assignment {
+pub struct ConfAssignment {
     pub section: String,
     pub key: String,
     pub value: String,
@@ -20,7 +20,7 @@ pub struct Assignment {
 }
 
 /// Without the value, which may be a secret.
-impl fmt::Debug for Assignment {
+impl fmt::Debug for ConfAssignment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}] {} (line {})", self.section, self.key, self.line)
     }
@@ -89,8 +89,8 @@ pub fn parse(name: &str, content: &[u8]) -> Result<ConfFile, Vec<SyntaxError>> {
 struct ConfReader {
     section: Option<String>,
     /// The value that an indented line continues.
-    open: Option<Assignment>,
-    assignments: Vec<Assignment>,
+    open: Option<ConfAssignment>,
+    assignments: Vec<ConfAssignment>,
     faults: Vec<(usize, SyntaxFault)>,
 }
 
@@ -140,7 +140,7 @@ impl ConfReader {
         if key.is_empty() {
             return Err(SyntaxFault::NoKey);
         }
-        self.open = Some(Assignment {
+        self.open = Some(ConfAssignment {
             section: self.section.clone().ok_or(SyntaxFault::NoSection)?,
             key: key.to_owned(),
             value: unquoted(value.trim_matches(is_space)).to_owned(),

@@ -4,7 +4,7 @@ use berth_model::nearest_name;
 
 use crate::convert;
 use crate::facts::{NovaOption, NovaOptions, plain_group};
-use crate::syntax::{Assignment, ConfFile};
+use crate::syntax::{ConfAssignment, ConfFile};
 
 /// References deeper than this are a cycle.
 const DEEPEST: usize = 32;
@@ -23,7 +23,7 @@ pub struct NovaConf<'a> {
 /// The assignments that an option gets its value from: one, or all for a MultiOpt.
 #[derive(Debug)]
 pub struct FoundValue<'a> {
-    pub assignments: Vec<&'a Assignment>,
+    pub assignments: Vec<&'a ConfAssignment>,
     /// `FILE:LINE` of the last one.
     pub at: String,
 }
@@ -59,7 +59,9 @@ impl<'a> NovaConf<'a> {
     }
 
     /// Every assignment with its file.
-    pub fn assignments(&self) -> impl Iterator<Item = (&'a ConfFile, &'a Assignment)> + use<'a> {
+    pub fn assignments(
+        &self,
+    ) -> impl Iterator<Item = (&'a ConfFile, &'a ConfAssignment)> + use<'a> {
         let files = self.files.iter();
         files.flat_map(|file| file.assignments.iter().map(move |it| (file, it)))
     }
@@ -77,7 +79,7 @@ impl<'a> NovaConf<'a> {
                     .assignments
                     .iter()
                     .filter(|it| it.key == *name && plain_group(&it.section) == plain_group(group));
-                let assignments: Vec<&Assignment> = assignments.collect();
+                let assignments: Vec<&ConfAssignment> = assignments.collect();
                 let Some(last) = assignments.last() else {
                     continue;
                 };
@@ -187,7 +189,7 @@ impl<'a> NovaConf<'a> {
 }
 
 /// `FILE:LINE`.
-pub(crate) fn place(file: &ConfFile, assignment: &Assignment) -> String {
+pub(crate) fn place(file: &ConfFile, assignment: &ConfAssignment) -> String {
     format!("{}:{}", file.name.escape_debug(), assignment.line)
 }
 

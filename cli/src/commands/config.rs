@@ -1,8 +1,9 @@
-//! `berth config`: checks the configuration, shows it, and compares it with the running agent's.
+//! `berth config`: checks the configuration, shows it, compares it with the running agent's, and imports a nova.conf.
 
 mod check;
 mod host;
 mod image_properties;
+mod import;
 mod named_files;
 mod roles;
 mod running;
@@ -57,6 +58,13 @@ enum ConfigCommand {
         #[command(flatten)]
         format: ListFormat,
     },
+    /// Make a berth.toml of a nova.conf, and report what became of each option.
+    ///
+    /// Passwords go into files of their own, which only their owner may read; the report holds no value of an option.
+    #[command(
+        after_help = "Examples:\n  berth config import --dry-run /etc/nova/nova.conf /etc/nova/nova-compute.conf\n  berth config import /etc/nova/nova.conf /etc/nova/nova.conf.d --output ./berth.toml"
+    )]
+    Import(import::ImportArguments),
 }
 
 pub fn run(
@@ -82,6 +90,7 @@ pub fn run(
             differences(&changes(&running, &loaded.public())).print(format, out)?;
             Ok(ExitCode::Done)
         }
+        ConfigCommand::Import(arguments) => import::run(arguments, out),
     }
 }
 

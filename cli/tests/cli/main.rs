@@ -4,6 +4,7 @@
 
 mod alone;
 mod command_line;
+mod config_import;
 mod doctor;
 mod examples;
 mod generated;

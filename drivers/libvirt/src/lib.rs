@@ -14,6 +14,7 @@
 
 #[cfg(feature = "driver")]
 mod architecture;
+#[cfg(feature = "driver")]
 mod capabilities;
 #[cfg(feature = "driver")]
 mod connection;
@@ -58,6 +59,7 @@ mod xml;
 pub use architecture::GuestArchitecture;
 #[cfg(feature = "driver")]
 pub use driver::LibvirtDriver;
+#[cfg(feature = "driver")]
 pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{
     CpuMode, DeviceAssignmentOptions, DiskCache, DiskPlacement, LibvirtOptions, LibvirtSection,

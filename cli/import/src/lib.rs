@@ -1,7 +1,8 @@
 //! The import of a nova.conf: what `berth config import` does between reading files and writing them.
 //!
 //! [`parse`] reads oslo.config's syntax, [`NovaConf`] knows which assignment wins, [`ImportRule`] says what becomes of an option, and
-//! [`import`] makes the berth.toml, the files of its secrets, and the report. Nothing here touches a file, and no report holds a value.
+//! [`import`] makes the berth.toml, the files of its secrets, and the report. Nothing here touches a file. No report holds a
+//! secret.
 //!
 //! ```text
 //! nova.conf, nova.conf.d -> ConfFile -> NovaConf -> ImportRule per option -> ImportedConfig

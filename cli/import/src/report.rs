@@ -1,4 +1,5 @@
-//! What an import gives: the options of the berth.toml, the secrets beside it, and the report. A report holds no value of an option.
+//! What an import gives: the options of the berth.toml, the secrets beside it, and the report. A report holds no secret; it quotes
+//! a value only where the option that gets it refuses it.
 
 use std::fmt;
 use std::path::PathBuf;

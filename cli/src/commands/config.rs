@@ -60,7 +60,7 @@ enum ConfigCommand {
     },
     /// Make a berth.toml of a nova.conf, and report what became of each option.
     ///
-    /// Passwords go into files of their own, which only their owner may read; the report holds no value of an option.
+    /// Passwords go into files of their own, which only their owner may read; the report holds none of them.
     #[command(
         after_help = "Examples:\n  berth config import --dry-run /etc/nova/nova.conf /etc/nova/nova-compute.conf\n  berth config import /etc/nova/nova.conf /etc/nova/nova.conf.d --output ./berth.toml"
     )]

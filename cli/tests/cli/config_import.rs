@@ -21,6 +21,7 @@ fn folder() -> TempDir {
         ("20.conf", "gpu-20"),
         ("10.conf", "gpu-10"),
         ("99.txt", "none"),
+        (".30.conf", "none"),
     ] {
         fs::write(further.join(name), format!("[DEFAULT]\nhost = {host}\n")).unwrap();
     }

@@ -111,11 +111,17 @@ fn in_order(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let entries = fs::read_dir(path).map_err(|error| unreadable(path, &error))?;
         let entries: Result<Vec<PathBuf>, _> = entries.map(|it| it.map(|it| it.path())).collect();
         let mut inside = entries.map_err(|error| unreadable(path, &error))?;
-        inside.retain(|it| it.extension().is_some_and(|it| it == "conf"));
+        inside.retain(|it| is_read_from_a_folder(it));
         inside.sort();
         all.append(&mut inside);
     }
     Ok(all)
+}
+
+/// Whether oslo.config reads this file of a folder: `*.conf`, which hidden files do not match.
+fn is_read_from_a_folder(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.ends_with(b".conf") && !name.starts_with(b".")
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {

@@ -87,8 +87,8 @@ pub struct NovaOptions {
     options: Vec<NovaOption>,
 }
 
-/// Groups whose client also takes the options of keystoneauth's plugins. Nova registers these when it reads the file, so that
-/// the list of its options has them only below some groups.
+/// Groups that also have the options of keystoneauth's plugins. Nova registers these options when it reads the file, so its own
+/// list has them for some groups only.
 const CLIENTS: [&str; 11] = [
     "placement",
     "cyborg",

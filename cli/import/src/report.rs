@@ -1,5 +1,5 @@
-//! What an import gives: the options of the berth.toml, the secrets beside it, and the report. A report holds no secret; it quotes
-//! a value only where the option that gets it refuses it.
+//! The result of an import: the options of the berth.toml, the files of its secrets, and the report. A report has no secret. It
+//! quotes a value only if Berth's option refuses the value.
 
 use std::fmt;
 use std::path::PathBuf;

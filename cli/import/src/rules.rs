@@ -74,7 +74,7 @@ impl ImportRule {
         rows.flat_map(|row| row.keys.iter().map(|key| (row.group, *key)))
     }
 
-    /// Every rule whose target is an option of Berth, as group, key, section and key there.
+    /// All rules that have an option of Berth as their target: Nova's group and key, then Berth's section and key.
     pub fn targets()
     -> impl Iterator<Item = (&'static str, &'static str, &'static str, &'static str)> {
         let all = [defaults::ROWS, host::ROWS, clients::ROWS, control::ROWS];

@@ -36,7 +36,7 @@ pub enum ReferenceFault {
     )]
     Unknown { name: String, guess: String },
     #[error(
-        "the value refers to ${0}, which is not set here and whose default is known to Nova only; set it in the file"
+        "the value refers to ${0}, which is not set in these files and has a default that only Nova knows; set it in the file"
     )]
     NoValue(String),
     #[error("the value refers to ${0}, which is a list; write its values out")]

@@ -129,7 +129,7 @@ impl Messaging {
         }
     }
 
-    /// Sends a request whose result nobody waits for. It returns when the broker has the request.
+    /// Sends a request that has no reply. The function returns when the broker has the request.
     ///
     /// Errors: after [`effect_is_unknown`](MessagingError::effect_is_unknown), sending it again may make it arrive twice.
     pub async fn cast(
@@ -146,8 +146,8 @@ impl Messaging {
             .await
     }
 
-    /// Sends a request to all servers of a topic. Nothing is declared: without servers there may be no exchange, and nobody needs the
-    /// request ([`PublishOutcome::NoExchange`]).
+    /// Sends a request to all servers of a topic. The exchange is not declared. Without servers it may not exist
+    /// ([`PublishOutcome::NoExchange`]), and then the request has no receiver.
     pub async fn fanout_cast(
         &self,
         topic: &str,

@@ -1,4 +1,4 @@
-//! [`RpcContext`]: on whose behalf a request is made.
+//! [`RpcContext`]: the user, the project and the token of a request.
 
 use std::fmt;
 

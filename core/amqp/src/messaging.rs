@@ -60,7 +60,7 @@ pub enum ConnectionState {
     Closed,
 }
 
-/// The connection as the session last told it.
+/// The state of the connection that the session reported last.
 #[derive(Debug, Clone)]
 pub(crate) enum Link {
     Down { reason: String },
@@ -70,7 +70,7 @@ pub(crate) enum Link {
 
 /// What a session and the handles of its messaging share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct MessagingState {
     pub(crate) url: TransportUrl,
     pub(crate) options: MessagingOptions,
     pub(crate) connector: Arc<dyn AmqpConnector>,
@@ -85,7 +85,7 @@ pub(crate) struct Shared {
 /// the last copy is dropped, the connection is closed.
 #[derive(Clone)]
 pub struct Messaging {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<MessagingState>,
     pub(crate) commands: mpsc::Sender<Command>,
     _closed_with_the_last: Arc<DropGuard>,
 }
@@ -113,7 +113,7 @@ impl Messaging {
         let closed = CancellationToken::new();
         let (commands, received) = mpsc::channel(COMMANDS);
         let reason = "the first attempt is under way".to_owned();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MessagingState {
             url,
             options,
             connector,
@@ -149,7 +149,7 @@ impl Messaging {
         self.connection(deadline, limit).await.map(|_| ())
     }
 
-    /// Declares all queues again where they are gone, and starts all consumers anew. Messages that are not acknowledged come again.
+    /// Declares all queues again where they are gone, and starts all consumers again. Messages that are not acknowledged come again.
     pub async fn resubscribe(&self) -> Result<(), MessagingError> {
         let sent = self.commands.send(Command::Resubscribe).await;
         sent.map_err(|_| MessagingError::Closed)

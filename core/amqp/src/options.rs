@@ -41,7 +41,7 @@ options! {
         pub hostname: Option<String> = None, example: "\"cmp1\"";
         /// The process in the names of reply queues.
         pub processname: String = "berth".to_owned();
-        /// Seconds without a sign of life after which a broker counts as gone. 0 means that nobody checks.
+        /// Seconds without a sign of life after which a broker counts as gone. 0 turns the check off.
         pub heartbeat_timeout_threshold: u16 = 60;
         /// How often the connection is checked in that time, in oslo.messaging. Here, a heartbeat is always sent twice in that time.
         pub heartbeat_rate: u16 = 3;

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_reply_reaches_its_call_once_and_a_late_one_nobody() {
+    async fn a_reply_reaches_its_call_once_and_a_late_one_is_dropped() {
         let calls = Arc::new(PendingCalls::default());
         let (mut first, second) = (calls.expect("1").unwrap(), calls.expect("2").unwrap());
         let end = |id: &str| RpcReply::End {

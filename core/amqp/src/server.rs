@@ -13,10 +13,10 @@ use crate::error::MessagingError;
 use crate::failure::RemoteFailure;
 use crate::messaging::{Messaging, random_id};
 use crate::self_ping::{PING_METHOD, PING_NAMESPACE};
-use crate::session::{Command, Served};
+use crate::session::{Command, ServerRegistration};
 use crate::topology::Topology;
 
-/// Requests that wait for the caller of [`RpcServer::next`], beside those that the broker sent ahead.
+/// Requests that wait for the caller of [`RpcServer::next`], in addition to those that the broker sent ahead.
 const WAITING: usize = 16;
 /// The shortest pause between two signs of life of a call: a caller's own timeout sets it, and could be tiny.
 const SHORTEST_KEEP_ALIVE: Duration = Duration::from_millis(100);
@@ -60,7 +60,7 @@ pub enum ReplyOutcome {
     Delivered,
     /// The caller's queue is gone, and the caller with it.
     CallerGone,
-    /// The request is a cast: nobody waits for a reply.
+    /// The request is a cast, which has no reply.
     NotACall,
 }
 
@@ -101,7 +101,7 @@ impl Messaging {
         }
         let (sender, requests) = mpsc::channel(WAITING);
         let (ready, is_ready) = oneshot::channel();
-        let command = Command::Serve(Served {
+        let command = Command::Serve(ServerRegistration {
             topology,
             requests: sender,
             ready: Some(ready),
@@ -167,7 +167,7 @@ impl RpcDelivery {
     }
 
     /// Does the work of a call, and replies with its result. While a monitored call works, its caller gets a sign of life at half of the
-    /// time that it waits for one. For a cast, the work is done and nobody gets a reply.
+    /// time that it waits for one. For a cast, the work is done and no reply is sent.
     pub async fn answer(
         &self,
         work: impl Future<Output = Result<Value, RemoteFailure>>,

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::broker::{AmqpConnection, Consumption, ReceivedMessage};
 use crate::envelope::{RpcReply, RpcRequest};
 use crate::error::MessagingError;
-use crate::messaging::{Link, Shared};
+use crate::messaging::{Link, MessagingState};
 use crate::server::{ArrivedRequest, RejectedMessage};
 use crate::topology::Topology;
 
@@ -27,24 +27,24 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// What the handles ask of the session.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Serve(Served),
+    Serve(ServerRegistration),
     Resubscribe,
     Reconnect,
 }
 
 /// A server's queues and where their requests go.
 #[derive(Debug)]
-pub(crate) struct Served {
+pub(crate) struct ServerRegistration {
     pub(crate) topology: Topology,
     pub(crate) requests: mpsc::Sender<ArrivedRequest>,
-    /// Told when all queues are consumed for the first time.
+    /// Notified when all queues are consumed for the first time.
     pub(crate) ready: Option<oneshot::Sender<()>>,
 }
 
 /// Where the messages of a queue go.
 #[derive(Debug, Clone)]
 enum Receiver {
-    Replies(Arc<Shared>),
+    Replies(Arc<MessagingState>),
     Requests(mpsc::Sender<ArrivedRequest>),
 }
 
@@ -60,16 +60,16 @@ struct Consumer {
 type ConsumerEnd = (Consumer, Result<(), MessagingError>);
 
 pub(crate) struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<MessagingState>,
     commands: mpsc::Receiver<Command>,
-    servers: Vec<Served>,
+    servers: Vec<ServerRegistration>,
     consumers: JoinSet<ConsumerEnd>,
     rng: JitterRng,
 }
 
 impl Session {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<MessagingState>,
         commands: mpsc::Receiver<Command>,
         rng: JitterRng,
     ) -> Self {
@@ -199,7 +199,7 @@ impl Session {
         done.map_err(|error| error.to_string())
     }
 
-    /// Declares and consumes everything anew.
+    /// Declares and consumes everything again.
     async fn restore(
         &mut self,
         connection: &Arc<dyn AmqpConnection>,
@@ -314,7 +314,7 @@ async fn consume(
 }
 
 impl Receiver {
-    /// Whether nobody takes the messages any more.
+    /// Whether the receiver of the messages is gone.
     fn is_gone(&self) -> bool {
         match self {
             Self::Replies(_) => false,
@@ -358,8 +358,8 @@ impl Receiver {
     }
 }
 
-/// A reply is acknowledged whatever it is: one that nobody waits for is late, and would be late again.
-async fn take_reply(shared: &Shared, message: &ReceivedMessage) {
+/// A reply is acknowledged whatever it is: one without a waiting call is late, and would be late again.
+async fn take_reply(shared: &MessagingState, message: &ReceivedMessage) {
     match RpcReply::decode(&message.body) {
         Ok(reply) => {
             if !shared.pending.deliver(reply) {
@@ -368,7 +368,7 @@ async fn take_reply(shared: &Shared, message: &ReceivedMessage) {
         }
         Err(error) => tracing::warn!(%error, "a message that is no reply was dropped"),
     }
-    // Without the acknowledgement it comes again, and then nobody waits for it.
+    // Without the acknowledgement it comes again, and then no call waits for it.
     message.settlement.ack().await.ok();
 }
 

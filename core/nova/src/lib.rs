@@ -4,7 +4,7 @@
 //! - [`NovaRelease`] has the versions of one release of Nova, as data. [`NovaRelease::for_minimum`] chooses the one that a cell needs.
 //! - [`NovaObject`] is an object as a JSON tree. The types in [`objects`] have typed accessors; unknown fields survive.
 //! - [`conductor::ConductorApi`] makes calls. A call never contains an object newer than the release: a conductor that receives one may
-//!   answer nobody for minutes.
+//!   stop answering all its callers for minutes.
 //! - [`compute::ComputeRequest`] is what the cell asks.
 //!
 //! Envelopes, queues and requests' contexts belong to the messaging crate. JSON that comes from a peer must have passed a parser that

@@ -181,7 +181,7 @@ impl Bench {
         Disks::open(options, self.sources(), progress).unwrap()
     }
 
-    /// Disks whose downloads fail if they stall for a moment.
+    /// Disks with a short limit for downloads that stall.
     pub(super) fn impatient_disks(&self, options: DiskOptions) -> Disks {
         let progress = Arc::new(LoggedProgress::default());
         let sources = self.sources_with(Duration::from_millis(500));

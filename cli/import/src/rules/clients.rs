@@ -3,7 +3,7 @@
 use super::ImportRule::{self, Fixed, Impossible, Meaningless, NotYet, Other, Same};
 use super::{RuleRow, row};
 
-/// Groups of clients whose options Berth has by keystoneauth's names.
+/// Groups of clients. Berth has their options under the names of keystoneauth.
 pub(super) const GROUPS: [&str; 4] = ["placement", "cyborg", "glance", "neutron"];
 
 /// Options of each client.

@@ -205,7 +205,7 @@ pub(super) const ROWS: &[RuleRow] = &[
         "libvirt",
         &["wait_soft_reboot_seconds"],
         Impossible(
-            "Berth keeps its own time for a soft reboot. After that it starts the guest anew, as Nova does",
+            "Berth keeps its own time for a soft reboot. After that it starts the guest again, as Nova does",
         ),
     ),
     row(

@@ -83,7 +83,7 @@ fn each_configuration_gives_the_reviewed_file_and_report() {
                 fs::write(&path, &text).expect("the folder is there");
             }
             let expected = fs::read_to_string(&path).expect("BLESS=1 writes the file");
-            assert_eq!(text, expected, "{name}.{kind}: BLESS=1 writes it anew");
+            assert_eq!(text, expected, "{name}.{kind}: BLESS=1 rewrites it");
         }
     }
 }

@@ -114,7 +114,7 @@ fn ask_oslo(cases: &[Vec<String>]) -> Vec<Json> {
 fn ours(conf: &NovaConf<'_>, option: &NovaOption) -> Option<Json> {
     let texts = match conf.texts(option) {
         Ok(Some(texts)) => texts,
-        // A default with a reference is read by nobody here: the import takes over what is set.
+        // The import does not read a default with a reference: it takes over only options that are set.
         Ok(None) if option.default.as_ref().is_some_and(|it| it.contains('$')) => return None,
         Ok(None) => return Some(json!(["unset"])),
         // Only Nova knows other defaults than texts, and no value is a list in Python's spelling.

@@ -16,7 +16,7 @@ const LARGEST_FILE: u64 = 1 << 20;
 /// The arguments of `berth config import`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ImportArguments {
-    /// A nova.conf, or a folder whose *.conf are read in the order of their names. Later ones win.
+    /// A nova.conf, or a folder whose *.conf are read in the order of their names. An option of a later file replaces that of an earlier one.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The file to write.

@@ -5,15 +5,15 @@ use super::*;
 /// Messages of a Nova 34 cell, as published; `message` is already read from its text.
 const RECORDED: &str = include_str!("../../tests/captures/messages.json");
 
-struct Recorded {
+struct RecordedMessage {
     pattern: String,
     message: Value,
     body: Vec<u8>,
 }
 
-fn recorded() -> Vec<Recorded> {
+fn recorded() -> Vec<RecordedMessage> {
     let all: Vec<Value> = serde_json::from_str(RECORDED).unwrap();
-    let one = |it: Value| Recorded {
+    let one = |it: Value| RecordedMessage {
         pattern: it["pattern"].as_str().unwrap().to_owned(),
         message: it["message"].clone(),
         body: body(&it["message"]),

@@ -43,9 +43,9 @@ struct EchoConnection {
     fails: watch::Receiver<bool>,
 }
 
-struct Settled;
+struct NoSettlement;
 
-impl Settlement for Settled {
+impl Settlement for NoSettlement {
     fn ack(&self) -> BoxFuture<'_, Result<(), MessagingError>> {
         async { Ok(()) }.boxed()
     }
@@ -144,7 +144,7 @@ impl AmqpConnection for EchoConnection {
                     body: received.recv().await?,
                     redelivered: false,
                     delivery_count: None,
-                    settlement: Arc::new(Settled),
+                    settlement: Arc::new(NoSettlement),
                 };
                 Some((message, received))
             });

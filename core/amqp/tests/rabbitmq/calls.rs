@@ -166,7 +166,7 @@ async fn a_call_that_no_queue_receives_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_nobody_answers_ends_at_its_timeout() {
+async fn a_call_without_an_answer_ends_at_its_timeout() {
     let messaging = connect(&Broker::shared().url(), &options()).await;
     let mut server = serve(&messaging, &["silent"], "cmp1").await;
     let limit = std::time::Duration::from_secs(1);
@@ -182,7 +182,7 @@ async fn a_call_that_nobody_answers_ends_at_its_timeout() {
         "echo of silent.cmp1 did not answer in 1 s"
     );
     assert!(error.effect_is_unknown());
-    // Its late reply reaches nobody, and the next call is not confused by it.
+    // Its late reply is dropped, and the next call is not confused by it.
     let delivery = next(&mut server).await;
     assert_eq!(
         delivery.reply(Ok(json!("late"))).await,

@@ -29,7 +29,7 @@ async fn each_sender_learns_what_became_of_its_own_message() {
     }
 }
 
-/// Casts at the same time: each third one reaches nobody.
+/// Casts at the same time: each third one has no receiver.
 async fn mixed_casts(messaging: &Messaging, topic: &str) {
     let (here, nowhere) = (target(topic, "cmp1"), target(topic, "nowhere"));
     let casts = (0..60).map(|n| {

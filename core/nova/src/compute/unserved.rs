@@ -1,6 +1,6 @@
 //! What has to be saved when a method is not served.
 //!
-//! nova-api sets a task state before it sends a cast, and nobody else ends it. An instance with a task state accepts hardly any action,
+//! nova-api sets a task state before it sends a cast, and only the compute service ends it. An instance with a task state accepts hardly any action,
 //! so its user could not leave that state.
 
 use super::method::ComputeMethod;

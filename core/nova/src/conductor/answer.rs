@@ -98,7 +98,7 @@ pub(super) fn integer(value: Value) -> Result<i64, ConductorAnswerError> {
         .map_or_else(|| kind(&value, "an integer"), Ok)
 }
 
-/// Methods that return nothing, or something that nobody reads.
+/// The answer of methods that return nothing, or a value without a use here.
 pub(super) fn ignored(_: Value) -> Result<(), ConductorAnswerError> {
     Ok(())
 }

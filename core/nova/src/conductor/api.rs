@@ -11,7 +11,7 @@ use crate::objects::{NovaComputeNode, NovaInstance, NovaObjectType, NovaService}
 use crate::release::{NovaRelease, UnsendableObject};
 
 /// The result of each constructor.
-pub(super) type Made<A> = Result<ConductorRequest<A>, UnsendableObject>;
+pub(super) type ConductorResult<A> = Result<ConductorRequest<A>, UnsendableObject>;
 
 /// Makes calls to nova-conductor in the versions of one release.
 ///
@@ -40,7 +40,7 @@ impl<'r> ConductorApi<'r> {
         args: Value,
         kwargs: Value,
         read: fn(Value) -> Result<A, ConductorAnswerError>,
-    ) -> Made<A> {
+    ) -> ConductorResult<A> {
         let mut message = Map::new();
         message.insert("objname".to_owned(), class.into());
         message.insert("objmethod".to_owned(), method.into());
@@ -60,7 +60,7 @@ impl<'r> ConductorApi<'r> {
         method: &str,
         args: Value,
         kwargs: Value,
-    ) -> Made<ObjectUpdates> {
+    ) -> ConductorResult<ObjectUpdates> {
         let mut message = Map::new();
         message.insert("objinst".to_owned(), object.object().clone().into_json());
         message.insert("objmethod".to_owned(), method.into());
@@ -74,19 +74,19 @@ impl<'r> ConductorApi<'r> {
         method: ConductorMethod,
         args: Map<String, Value>,
         read: fn(Value) -> Result<A, ConductorAnswerError>,
-    ) -> Made<A> {
+    ) -> ConductorResult<A> {
         let call = ConductorCall::new(self.release, method, args)?;
         Ok(ConductorRequest::new(call, read))
     }
 
     /// Whether a conductor answers.
-    pub fn ping(&self, arg: &str) -> Made<()> {
+    pub fn ping(&self, arg: &str) -> ConductorResult<()> {
         let args = Map::from_iter([("arg".to_owned(), arg.into())]);
         self.request(ConductorMethod::Ping, args, answer::ignored)
     }
 
     /// An older version of an object that was received. The object goes back as it came, and is not checked: the conductor knows it.
-    pub fn backport(&self, object: NovaObject) -> Made<NovaObject> {
+    pub fn backport(&self, object: NovaObject) -> ConductorResult<NovaObject> {
         let manifest = self.release.manifest(object.name())?;
         let mut args = Map::new();
         args.insert("object_versions".to_owned(), manifest.to_json());
@@ -96,7 +96,7 @@ impl<'r> ConductorApi<'r> {
     }
 
     /// The lowest service version of a kind of services, 0 if there is none: which release the cell speaks.
-    pub fn minimum_service_version(&self, binary: &str) -> Made<i64> {
+    pub fn minimum_service_version(&self, binary: &str) -> ConductorResult<i64> {
         self.class_action(
             NovaService::NAME,
             "get_minimum_version",
@@ -107,7 +107,7 @@ impl<'r> ConductorApi<'r> {
     }
 
     /// The record of a service, if there is one.
-    pub fn service(&self, host: &str, binary: &str) -> Made<Option<NovaService>> {
+    pub fn service(&self, host: &str, binary: &str) -> ConductorResult<Option<NovaService>> {
         self.class_action(
             NovaService::NAME,
             "get_by_host_and_binary",
@@ -118,7 +118,7 @@ impl<'r> ConductorApi<'r> {
     }
 
     /// The record of a host's nova-compute. Without one the answer is the failure `ComputeHostNotFound`.
-    pub fn compute_service(&self, host: &str) -> Made<NovaService> {
+    pub fn compute_service(&self, host: &str) -> ConductorResult<NovaService> {
         self.class_action(
             NovaService::NAME,
             "get_by_compute_host",
@@ -129,7 +129,7 @@ impl<'r> ConductorApi<'r> {
     }
 
     /// A hypervisor's record. Without one the answer is the failure `ComputeHostNotFound`.
-    pub fn compute_node(&self, uuid: Uuid) -> Made<NovaComputeNode> {
+    pub fn compute_node(&self, uuid: Uuid) -> ConductorResult<NovaComputeNode> {
         self.class_action(
             NovaComputeNode::NAME,
             "get_by_uuid",
@@ -140,7 +140,7 @@ impl<'r> ConductorApi<'r> {
     }
 
     /// An instance with fields of other tables, such as `flavor` or `info_cache`.
-    pub fn instance(&self, uuid: Uuid, fields: &[&str]) -> Made<NovaInstance> {
+    pub fn instance(&self, uuid: Uuid, fields: &[&str]) -> ConductorResult<NovaInstance> {
         self.class_action(
             NovaInstance::NAME,
             "get_by_uuid",

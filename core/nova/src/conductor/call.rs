@@ -55,7 +55,7 @@ impl ConductorMethod {
         ObjectVersion { major, minor }
     }
 
-    /// Whether nobody answers.
+    /// Whether the method has no answer.
     #[must_use]
     pub fn is_cast(self) -> bool {
         self == Self::BuildInstances

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::api::{ConductorApi, Made};
+use super::api::{ConductorApi, ConductorResult};
 use super::call::ConductorMethod;
 use super::lists::text;
 use super::{ObjectUpdates, answer};
@@ -38,25 +38,25 @@ pub struct Reschedule<'b> {
 }
 
 impl ConductorApi<'_> {
-    pub fn create_service(&self, service: &NovaService) -> Made<ObjectUpdates> {
+    pub fn create_service(&self, service: &NovaService) -> ConductorResult<ObjectUpdates> {
         self.object_action(service, "create", json!([]), json!({}))
     }
 
     /// A report, or another change of the record.
-    pub fn save_service(&self, service: &NovaService) -> Made<ObjectUpdates> {
+    pub fn save_service(&self, service: &NovaService) -> ConductorResult<ObjectUpdates> {
         self.object_action(service, "save", json!([]), json!({}))
     }
 
-    pub fn create_compute_node(&self, node: &NovaComputeNode) -> Made<ObjectUpdates> {
+    pub fn create_compute_node(&self, node: &NovaComputeNode) -> ConductorResult<ObjectUpdates> {
         self.object_action(node, "create", json!([]), json!({}))
     }
 
-    pub fn save_compute_node(&self, node: &NovaComputeNode) -> Made<ObjectUpdates> {
+    pub fn save_compute_node(&self, node: &NovaComputeNode) -> ConductorResult<ObjectUpdates> {
         self.object_action(node, "save", json!([]), json!({}))
     }
 
     /// Creates or changes the row of a device, or deletes it: that is what its status `removed` stands for.
-    pub fn save_pci_device(&self, device: &NovaPciDevice) -> Made<ObjectUpdates> {
+    pub fn save_pci_device(&self, device: &NovaPciDevice) -> ConductorResult<ObjectUpdates> {
         self.object_action(device, "save", json!([]), json!({}))
     }
 
@@ -66,7 +66,7 @@ impl ConductorApi<'_> {
         &self,
         instance: &NovaInstance,
         expected: &[Option<NovaTaskState>],
-    ) -> Made<ObjectUpdates> {
+    ) -> ConductorResult<ObjectUpdates> {
         let mut kwargs = Map::new();
         if !expected.is_empty() {
             let expected = expected.iter().map(|state| state.write()).collect();
@@ -76,53 +76,62 @@ impl ConductorApi<'_> {
     }
 
     /// Reads an instance again.
-    pub fn refresh_instance(&self, instance: &NovaInstance) -> Made<ObjectUpdates> {
+    pub fn refresh_instance(&self, instance: &NovaInstance) -> ConductorResult<ObjectUpdates> {
         let kwargs = json!({"use_slave": false});
         self.object_action(instance, "refresh", json!([]), kwargs)
     }
 
     /// Marks an instance as deleted.
-    pub fn destroy_instance(&self, instance: &NovaInstance) -> Made<ObjectUpdates> {
+    pub fn destroy_instance(&self, instance: &NovaInstance) -> ConductorResult<ObjectUpdates> {
         self.object_action(instance, "destroy", json!([]), json!({}))
     }
 
     /// Forgets what a move or a rebuild prepared.
-    pub fn drop_migration_context(&self, instance: &NovaInstance) -> Made<ObjectUpdates> {
+    pub fn drop_migration_context(
+        &self,
+        instance: &NovaInstance,
+    ) -> ConductorResult<ObjectUpdates> {
         self.object_action(instance, "drop_migration_context", json!([]), json!({}))
     }
 
-    pub fn refresh_info_cache(&self, cache: &NovaInfoCache) -> Made<ObjectUpdates> {
+    pub fn refresh_info_cache(&self, cache: &NovaInfoCache) -> ConductorResult<ObjectUpdates> {
         self.object_action(cache, "refresh", json!([]), json!({}))
     }
 
     /// Writes the addresses that the API shows.
-    pub fn save_info_cache(&self, cache: &NovaInfoCache) -> Made<ObjectUpdates> {
+    pub fn save_info_cache(&self, cache: &NovaInfoCache) -> ConductorResult<ObjectUpdates> {
         self.object_action(cache, "save", json!([]), json!({}))
     }
 
-    pub fn save_block_device(&self, device: &NovaBlockDeviceMapping) -> Made<ObjectUpdates> {
+    pub fn save_block_device(
+        &self,
+        device: &NovaBlockDeviceMapping,
+    ) -> ConductorResult<ObjectUpdates> {
         self.object_action(device, "save", json!([]), json!({}))
     }
 
-    pub fn destroy_block_device(&self, device: &NovaBlockDeviceMapping) -> Made<ObjectUpdates> {
+    pub fn destroy_block_device(
+        &self,
+        device: &NovaBlockDeviceMapping,
+    ) -> ConductorResult<ObjectUpdates> {
         self.object_action(device, "destroy", json!([]), json!({}))
     }
 
     pub fn create_virtual_interface(
         &self,
         interface: &NovaVirtualInterface,
-    ) -> Made<ObjectUpdates> {
+    ) -> ConductorResult<ObjectUpdates> {
         self.object_action(interface, "create", json!([]), json!({}))
     }
 
     pub fn destroy_virtual_interface(
         &self,
         interface: &NovaVirtualInterface,
-    ) -> Made<ObjectUpdates> {
+    ) -> ConductorResult<ObjectUpdates> {
         self.object_action(interface, "destroy", json!([]), json!({}))
     }
 
-    pub fn delete_virtual_interfaces(&self, instance: Uuid) -> Made<()> {
+    pub fn delete_virtual_interfaces(&self, instance: Uuid) -> ConductorResult<()> {
         self.class_action(
             NovaVirtualInterface::NAME,
             "delete_by_instance_uuid",
@@ -132,16 +141,16 @@ impl ConductorApi<'_> {
         )
     }
 
-    pub fn save_migration(&self, migration: &NovaMigration) -> Made<ObjectUpdates> {
+    pub fn save_migration(&self, migration: &NovaMigration) -> ConductorResult<ObjectUpdates> {
         self.object_action(migration, "save", json!([]), json!({}))
     }
 
-    pub fn create_fault(&self, fault: &NovaInstanceFault) -> Made<ObjectUpdates> {
+    pub fn create_fault(&self, fault: &NovaInstanceFault) -> ConductorResult<ObjectUpdates> {
         self.object_action(fault, "create", json!([]), json!({}))
     }
 
     /// An event of an action begins. The action is found by the ID of the request's context.
-    pub fn start_event(&self, instance: Uuid, event: &str, host: &str) -> Made<()> {
+    pub fn start_event(&self, instance: Uuid, event: &str, host: &str) -> ConductorResult<()> {
         self.class_action(
             NovaInstanceActionEvent::NAME,
             "event_start",
@@ -157,7 +166,7 @@ impl ConductorApi<'_> {
         instance: Uuid,
         event: &str,
         failure: Option<&EventFailure>,
-    ) -> Made<()> {
+    ) -> ConductorResult<()> {
         let message = failure.map(|failure| failure.message.as_str());
         let details = failure.map(|failure| failure.details.as_str());
         self.class_action(
@@ -174,11 +183,11 @@ impl ConductorApi<'_> {
         &self,
         token: &NovaConsoleAuthToken,
         seconds: u32,
-    ) -> Made<ObjectUpdates> {
+    ) -> ConductorResult<ObjectUpdates> {
         self.object_action(token, "authorize", json!([seconds]), json!({}))
     }
 
-    pub fn delete_console_tokens(&self, instance: Uuid) -> Made<()> {
+    pub fn delete_console_tokens(&self, instance: Uuid) -> ConductorResult<()> {
         self.class_action(
             NovaConsoleAuthToken::NAME,
             "clean_console_auths_for_instance",
@@ -188,7 +197,7 @@ impl ConductorApi<'_> {
         )
     }
 
-    pub fn delete_expired_console_tokens(&self) -> Made<()> {
+    pub fn delete_expired_console_tokens(&self) -> ConductorResult<()> {
         self.class_action(
             NovaConsoleAuthToken::NAME,
             "clean_expired_console_auths",

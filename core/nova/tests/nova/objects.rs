@@ -182,7 +182,7 @@ fn the_addresses_of_an_instance_are_json_in_a_string() {
 }
 
 #[test]
-fn unknown_keys_beside_and_in_an_object_survive() {
+fn unknown_keys_next_to_and_in_an_object_survive() {
     let json = json!({
         "nova_object.name": "Service", "nova_object.namespace": "nova", "nova_object.version": "1.22",
         "nova_object.data": {"host": "cmp1", "later": {"deep": [1, 2.5, null]}},
